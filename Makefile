@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every job of the project is a target here; `make help` lists them. What a job needs beyond Go, gcc, make and git
+# is built from Go modules at the versions pinned in go.mod, hack/tools, hack/lint and test/lab.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# The go command uses all cores by itself; jobs one after another keep the output readable.
+.NOTPARALLEL:
+
+GO ?= go
+# Where binaries go.
+BIN ?= bin
+# Extra flags for every `go test`, such as -race or -v.
+GOTESTFLAGS ?=
+# Only tests, or benchmarks, whose names match.
+RUN ?=
+BENCH ?= .
+# Longest time one integration package may take.
+INTEGRATION_TIMEOUT ?= 30m
+
+# Without this, builds in a clone that another user owns fail; versions are not read from version control.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+
+CONTROLLER_GEN := $(GO) tool -modfile=hack/tools/go.mod controller-gen
+# The lab compiles Kubernetes once; the same flags everywhere let its tests and lint use the same compiled packages.
+LAB_ENV := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
+# Everything but what needs a running control plane.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v -e /test/integration -e /test/e2e -e /test/demo)
+
+##@ General
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make <target>"} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z][a-z0-9-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build fakegpu lab ## Bring up a local cluster with simulated GPU nodes and show the main job; it stays up.
+	$(GO) run ./test/demo up
+
+.PHONY: demo-down
+demo-down: ## Remove what `make demo` brought up.
+	$(GO) run ./test/demo down
+
+.PHONY: test
+test: test-unit test-fakegpu test-lab test-integration ## Run all tests, the quick ones first.
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager, the node agent and the CDI hook into bin/.
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/manager ./cmd/manager
+	$(GO) build -trimpath -o $(BIN)/node-agent ./cmd/node-agent
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
+
+.PHONY: fakegpu
+fakegpu: ## Build the fake GPU (libcuda, libnvidia-ml, CLI) into test/fakegpu/build/.
+	$(MAKE) -C test/fakegpu
+
+.PHONY: lab
+lab: ## Build the local control plane; minutes when its cache is cold, a moment when it is warm.
+	cd test/lab && $(LAB_ENV) $(GO) build -trimpath -o $(abspath $(BIN))/lab ./cmd/lab
+	$(BIN)/lab build
+
+.PHONY: clean
+clean: ## Remove what was built here; caches outside the clone stay.
+	rm -rf $(BIN)
+	$(MAKE) -C test/fakegpu clean
+
+##@ Test
+
+.PHONY: test-unit
+test-unit: fakegpu ## Run the tests that need no control plane (RUN=regexp, GOTESTFLAGS=-race).
+	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) $(UNIT_PACKAGES)
+
+.PHONY: test-fakegpu
+test-fakegpu: ## Test the fake GPU itself, also under the sanitizers.
+	$(MAKE) -C test/fakegpu test
+
+.PHONY: test-lab
+test-lab: lab ## Test the local control plane itself.
+	cd test/lab && $(LAB_ENV) $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
+
+.PHONY: test-integration
+test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).
+	$(GO) test -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
+
+.PHONY: bench
+bench: build fakegpu lab ## Run the benchmarks behind docs/benchmarks.md (BENCH=regexp).
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $$($(GO) list ./... | grep -v /test/demo)
+
+##@ Change
+
+.PHONY: generate
+generate: ## Regenerate deep copies and manifests after a change of api/ or of markers.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	@$(MAKE) --no-print-directory manifests
+
+.PHONY: manifests
+manifests: ## Regenerate config/: CRDs, the manager's role, webhooks.
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd
+	$(CONTROLLER_GEN) rbac:roleName=sluice-manager webhook paths=./controllers/... \
+	  output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+
+.PHONY: fmt
+fmt: ## Format Go code and sort its imports.
+	$$(hack/linter.sh) fmt
+
+.PHONY: lint
+lint: ## Lint all Go code; the linter is built on the first call.
+	GO="$(GO)" hack/lint.sh
+
+.PHONY: lint-fix
+lint-fix: ## Lint, and repair what the linters can repair.
+	GO="$(GO)" hack/lint.sh --fix
+
+.PHONY: check
+check: ## All of verify but the clean tree: for work in progress.
+	GO="$(GO)" hack/verify/words.sh
+	GO="$(GO)" hack/verify/shell.sh
+	GO="$(GO)" hack/verify/c.sh
+	GO="$(GO)" hack/verify/go.sh
+	GO="$(GO)" MAKE="$(MAKE)" hack/verify/generated.sh
+	@$(MAKE) --no-print-directory lint
+
+.PHONY: verify
+verify: check ## Regenerate, format, vet, lint, search for what must not be there; demand a clean tree.
+	hack/verify/clean.sh
