@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PartitioningType says how the GPUs of a pool are divided in hardware.
+// +kubebuilder:validation:Enum=None;MIG
+type PartitioningType string
+
+const (
+	// PartitioningNone leaves each GPU whole.
+	PartitioningNone PartitioningType = "None"
+	// PartitioningMIG divides each GPU into MIG instances.
+	PartitioningMIG PartitioningType = "MIG"
+)
+
+// MIGStrategy says who decides which MIG instances exist.
+// +kubebuilder:validation:Enum=Dynamic
+type MIGStrategy string
+
+// MIGDynamic creates an instance when a claim was given its placement and destroys it afterwards.
+const MIGDynamic MIGStrategy = "Dynamic"
+
+// SharingMode says how tenants use one device together.
+// +kubebuilder:validation:Enum=Exclusive;TimeSlicing;Software
+type SharingMode string
+
+const (
+	// SharingExclusive gives a device to one claim at a time.
+	SharingExclusive SharingMode = "Exclusive"
+	// SharingTimeSlicing lets several claims use a GPU, switched by NVIDIA's driver; amounts are counted, not enforced.
+	SharingTimeSlicing SharingMode = "TimeSlicing"
+	// SharingSoftware lets several claims use a GPU, each with a memory limit and a compute share of its own.
+	SharingSoftware SharingMode = "Software"
+)
+
+// Condition types of a GPUPool. All are always set.
+const (
+	// PoolReady is True when every GPU that the pool holds is published for scheduling and its classes exist.
+	PoolReady = "Ready"
+	// PoolContested is True when GPUs that the pool selects are held by another pool; the message names both.
+	PoolContested = "Contested"
+	// PoolResourceNameConflict is True when a DeviceClass of somebody else carries a class name or an extended resource
+	// name that this pool needs; the message names the class.
+	PoolResourceNameConflict = "ResourceNameConflict"
+	// PoolDraining is True while GPUs that must leave the pool, or a pool being deleted, wait for tenants to finish;
+	// the message says who they are.
+	PoolDraining = "Draining"
+)
+
+// Reasons of GPUPool conditions.
+const (
+	// ReasonAllPublished: every GPU of the pool can be scheduled.
+	ReasonAllPublished = "AllPublished"
+	// ReasonNoMatchingNodes: no GPUNode's node carries the labels of spec.nodeSelector.
+	ReasonNoMatchingNodes = "NoMatchingNodes"
+	// ReasonNoMatchingGPUs: nodes match, but none of their GPUs matches spec.gpuSelector and is free.
+	ReasonNoMatchingGPUs = "NoMatchingGPUs"
+	// ReasonGPUsNotPublished: the pool holds GPUs that their agents do not publish (yet); the message says why.
+	ReasonGPUsNotPublished = "GPUsNotPublished"
+	// ReasonDeviceClassMissing: a DeviceClass the pool needs could not be created.
+	ReasonDeviceClassMissing = "DeviceClassMissing"
+	// ReasonDeleting: the pool is being deleted.
+	ReasonDeleting = "Deleting"
+	// ReasonHeldByOtherPool: another pool holds GPUs that this pool selects.
+	ReasonHeldByOtherPool = "HeldByOtherPool"
+	// ReasonNotContested: no other pool holds a GPU that this pool selects.
+	ReasonNotContested = "NotContested"
+	// ReasonForeignClass: a DeviceClass of somebody else uses a name that this pool needs.
+	ReasonForeignClass = "ForeignClass"
+	// ReasonNoConflict: the names that the pool needs are its own.
+	ReasonNoConflict = "NoConflict"
+	// ReasonTenantsRemain: pods or claims still hold GPUs that must leave the pool.
+	ReasonTenantsRemain = "TenantsRemain"
+	// ReasonSettling: nothing holds the GPUs that must leave any more; they leave once no allocation can be on its way.
+	ReasonSettling = "Settling"
+	// ReasonNothingToDrain: no GPU has to leave the pool.
+	ReasonNothingToDrain = "NothingToDrain"
+)
+
+// GPUPool says which GPUs belong together, how each is divided and how far it is overcommitted.
+//
+// A pool takes the GPUs that its selectors match. Where two pools select the same GPU, the one that holds it keeps it
+// until nothing is allocated on it; otherwise the older pool has it, then the one whose name sorts first.
+// Deleting a pool taints its GPUs, waits until their tenants have finished, then removes the pool's classes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=gpool,categories=sluice
+// +kubebuilder:printcolumn:name="Partitioning",type=string,JSONPath=`.spec.partitioning.type`
+// +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.status.sharingMode`
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
+// +kubebuilder:printcolumn:name="GPUs",type=string,JSONPath=`.status.summary`,description="GPUs with a tenant / GPUs held · memory allocated / published"
+// +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`,priority=1
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 52 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="a pool's name is a DNS label of at most 52 characters: lower-case letters, digits and hyphens"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name != 'gpu' && !self.metadata.name.startsWith('mig-')",message="a pool is not named gpu nor mig-...: those names belong to the device classes of whole GPUs and MIG instances"
+type GPUPool struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the object's metadata. The name is a DNS label of at most 52 characters, not gpu, not starting mig-;
+	// the pool's DeviceClass is <name>.sluice.dev.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what the platform team wants; Sluice never writes it.
+	// +required
+	Spec GPUPoolSpec `json:"spec,omitzero"`
+
+	// status is what the manager observed.
+	// +optional
+	Status GPUPoolStatus `json:"status,omitempty,omitzero"`
+}
+
+// GPUPoolSpec is the intent for a set of GPUs.
+// +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode == 'Exclusive'",message="with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive: leave sharing.mode out or set it to Exclusive"
+// +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.overcommit) || (self.overcommit.memoryPercent == 100 && self.overcommit.computePercent == 100)",message="MIG instances and exclusive GPUs cannot be overcommitted: leave overcommit out, or choose sharing.mode Software or TimeSlicing"
+// +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs (sharing.mode Software or TimeSlicing): an exclusive device is given whole"
+type GPUPoolSpec struct {
+	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
+	// runs a node agent. Prefer labels below node-restriction.kubernetes.io/, which a node cannot give to itself.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// gpuSelector chooses GPUs on those nodes. Unset: every GPU.
+	// +optional
+	GPUSelector *GPUSelector `json:"gpuSelector,omitempty"`
+
+	// default makes this the pool of pods that ask for GPUs without naming a pool. At most one pool should say true;
+	// with two, pods that name no pool are refused with both names. Default: false.
+	// +optional
+	// +kubebuilder:default=false
+	Default *bool `json:"default,omitempty"`
+
+	// partitioning says how each GPU is divided in hardware. Default: {type: None}.
+	// +optional
+	// +kubebuilder:default={type: "None"}
+	Partitioning Partitioning `json:"partitioning,omitempty,omitzero"`
+
+	// sharing says how tenants use one device together. Unset: mode Software for whole GPUs, Exclusive for MIG.
+	// +optional
+	Sharing Sharing `json:"sharing,omitempty,omitzero"`
+
+	// overcommit says how much more than it has a shared GPU promises. Unset: nothing more.
+	// +optional
+	Overcommit *Overcommit `json:"overcommit,omitempty"`
+}
+
+// GPUSelector chooses GPUs. The lists are joined by AND; inside a list any entry is enough.
+// +kubebuilder:validation:MinProperties=1
+type GPUSelector struct {
+	// products are product names as NVML gives them (kubectl get gpunodes shows them), with * for any characters:
+	// "NVIDIA H100*". Up to 16 patterns of 1 to 96 characters. Unset: any product.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=96
+	Products []string `json:"products,omitempty"`
+
+	// uuids are GPU UUIDs, GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx. Up to 256. Unset: any GPU.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=40
+	// +kubebuilder:validation:items:Pattern=`^GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	UUIDs []string `json:"uuids,omitempty"`
+
+	// minors are the device minor numbers on each node, 0 to 255 (the N of /dev/nvidiaN). A minor can change when a
+	// GPU is lost and the node reboots; prefer uuids where a GPU is meant for good. Unset: any minor.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=255
+	Minors []int32 `json:"minors,omitempty"`
+}
+
+// Partitioning says how each GPU of a pool is divided in hardware.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'MIG') == has(self.mig)",message="mig is given exactly when type is MIG: write partitioning: {type: MIG, mig: {strategy: Dynamic}}"
+type Partitioning struct {
+	// type is None (GPUs stay whole) or MIG (GPUs are divided into MIG instances). Default: None.
+	// +optional
+	// +kubebuilder:default=None
+	Type PartitioningType `json:"type,omitempty"`
+
+	// mig says how instances come about; required when type is MIG, forbidden otherwise.
+	// +optional
+	MIG *MIGPartitioning `json:"mig,omitempty"`
+}
+
+// MIGPartitioning says how the MIG instances of a pool come about.
+type MIGPartitioning struct {
+	// strategy is Dynamic: an instance is created when the scheduler has given its placement to a claim, and destroyed
+	// when the claim is gone. Default: Dynamic.
+	// +optional
+	// +kubebuilder:default=Dynamic
+	Strategy MIGStrategy `json:"strategy,omitempty"`
+}
+
+// Sharing says how tenants use one device together.
+type Sharing struct {
+	// mode is Exclusive (one claim a device), TimeSlicing (several, nothing enforced) or Software (several, each with
+	// its own memory limit and compute share). Unset: Software for whole GPUs, Exclusive for MIG.
+	// +optional
+	Mode SharingMode `json:"mode,omitempty"`
+
+	// maxTenantsPerDevice bounds how many shares one GPU gives, 1 to 128. Unset: 16. Shared modes only.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=128
+	MaxTenantsPerDevice *int32 `json:"maxTenantsPerDevice,omitempty"`
+
+	// defaultMemory is the memory of a share whose claim names none, a quantity of at least 1Mi in whole Mi.
+	// Unset, or more than a GPU has: the whole GPU's memory. Shared modes only.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).isInteger() && quantity(string(self)).asInteger() % 1048576 == 0",message="defaultMemory is at least 1Mi and a whole number of Mi, such as 8Gi"
+	DefaultMemory *resource.Quantity `json:"defaultMemory,omitempty"`
+
+	// defaultCompute is the compute of a share whose claim names none, in percent of one GPU, 0 to 100.
+	// 0, the default, promises only idle time. Shared modes only.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	DefaultCompute *int32 `json:"defaultCompute,omitempty"`
+}
+
+// Overcommit says how much more than it has a shared GPU promises.
+type Overcommit struct {
+	// memoryPercent is what a GPU publishes in percent of its memory, 100 to 1000. One claim never gets more than the
+	// GPU has. Default: 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=1000
+	MemoryPercent int32 `json:"memoryPercent,omitempty"`
+
+	// computePercent is what a GPU publishes in percent of its compute, 100 to 1000. One claim never gets more than
+	// 100. Default: 100.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=1000
+	ComputePercent int32 `json:"computePercent,omitempty"`
+}
+
+// GPUPoolStatus is what the manager observed of a pool. It holds counts, never lists of pods.
+// +kubebuilder:validation:MinProperties=1
+type GPUPoolStatus struct {
+	// conditions are Ready, Contested, ResourceNameConflict and Draining; their meaning and reasons are documented
+	// with the constants of the API package.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation of spec that the last successful reconciliation saw.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// sharingMode is the mode in force: spec.sharing.mode, or the default for the partitioning.
+	// +optional
+	SharingMode SharingMode `json:"sharingMode,omitempty"`
+
+	// summary is one line for people: GPUs with a tenant / GPUs held · memory allocated / published.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Summary string `json:"summary,omitempty"`
+
+	// nodes is how many nodes give GPUs to the pool.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Nodes *int32 `json:"nodes,omitempty"`
+
+	// gpus counts the pool's GPUs.
+	// +optional
+	GPUs *PoolGPUCount `json:"gpus,omitempty"`
+
+	// memory sums the pool's GPU memory.
+	// +optional
+	Memory *PoolMemory `json:"memory,omitempty"`
+}
+
+// PoolGPUCount counts GPUs of a pool.
+type PoolGPUCount struct {
+	// held is how many GPUs the pool holds.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Held *int32 `json:"held,omitempty"`
+
+	// published is how many of them their agents offer to the scheduler.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Published *int32 `json:"published,omitempty"`
+
+	// allocated is how many of them have at least one allocated claim.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Allocated *int32 `json:"allocated,omitempty"`
+}
+
+// PoolMemory sums GPU memory of a pool.
+type PoolMemory struct {
+	// physical is what CUDA can use of the GPUs that the pool holds.
+	// +required
+	Physical resource.Quantity `json:"physical,omitempty,omitzero"`
+
+	// published is physical × memoryPercent ÷ 100.
+	// +required
+	Published resource.Quantity `json:"published,omitempty,omitzero"`
+
+	// allocated is what allocated claims hold: their amount on shared GPUs, the device's whole memory elsewhere.
+	// +required
+	Allocated resource.Quantity `json:"allocated,omitempty,omitzero"`
+}
+
+// GPUPoolList is a list of GPUPools.
+// +kubebuilder:object:root=true
+type GPUPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the list's metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the pools.
+	Items []GPUPool `json:"items"`
+}
+
+// DefaultMaxTenants is how many shares a GPU gives where the pool does not say.
+const DefaultMaxTenants int32 = 16
+
+// SharingMode is the mode in force: the one written, else Exclusive for MIG and Software for whole GPUs.
+func (p *GPUPool) SharingMode() SharingMode {
+	switch {
+	case p.Spec.Sharing.Mode != "":
+		return p.Spec.Sharing.Mode
+	case p.Spec.Partitioning.Type == PartitioningMIG:
+		return SharingExclusive
+	default:
+		return SharingSoftware
+	}
+}
+
+// IsDefault says whether pods that name no pool are meant for this one.
+func (p *GPUPool) IsDefault() bool { return p.Spec.Default != nil && *p.Spec.Default }
