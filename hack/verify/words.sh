@@ -7,9 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 failed=0
 
-# sources PATTERN... lists tracked and new files that match, without this directory, which spells out what it forbids.
+# sources PATTERN... lists tracked and new files that match, without the files that spell out what they forbid.
 sources() {
-  git ls-files --cached --others --exclude-standard -- "$@" ':!hack/verify' ':!LICENSE' | while read -r file; do
+  git ls-files --cached --others --exclude-standard -- "$@" ':!hack/verify' ':!.golangci.yaml' ':!LICENSE' | while read -r file; do
     if [[ -f $file ]]; then echo "$file"; fi
   done
 }
