@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package devices turns the facts about a GPU and the decision for it into the devices that kube-scheduler chooses
+// from. First fit is the scheduler's whole placement policy, so the order of the devices is Sluice's packing policy.
+package devices
+
+import (
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+)
+
+const (
+	// TaintKey is the key of the NoSchedule taint on devices that take no new tenants; its value is the reason.
+	TaintKey = v1alpha1.DriverName + "/draining"
+
+	// pcieRoot is the standard attribute that topology constraints compare.
+	pcieRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
+
+	// attributeLength is the API server's bound on a string attribute.
+	attributeLength = 64
+
+	mebibyte = 1 << 20
+	wholeGPU = 100 // compute of one GPU, percent
+)
+
+// Offer is one GPU as it is to be published.
+type Offer struct {
+	// GPU is what the hardware is.
+	GPU gpu.GPU
+	// Minor is the number in device names. It stays with the UUID while a claim refers to it, so it can differ from
+	// GPU.Minor after a reboot.
+	Minor int
+	// Decision is the form to publish.
+	Decision v1alpha1.GPUDecision
+	// DriverVersion is NVIDIA's driver's.
+	DriverVersion string
+}
+
+// Build returns the devices of one GPU in the order to publish them, and the counter set that they consume; the set is
+// nil where nothing is divided.
+func Build(o Offer) ([]resourceapi.Device, *resourceapi.CounterSet) {
+	if o.Decision.Partitioning == v1alpha1.PartitioningMIG {
+		return placements(o)
+	}
+	return []resourceapi.Device{whole(o)}, nil
+}
+
+// whole is the GPU as one device, shared or not.
+func whole(o Offer) resourceapi.Device {
+	d := resourceapi.Device{
+		Name:       Name(o.Minor),
+		Attributes: attributes(o, "", o.GPU.UUID),
+		Taints:     taints(o.Decision.Taint),
+	}
+	if o.Decision.Sharing == v1alpha1.SharingExclusive {
+		d.Capacity = fixedCapacity(o.GPU.MemoryBytes, wholeGPU)
+		return d
+	}
+	d.AllowMultipleAllocations = ptr.To(true)
+	d.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+		v1alpha1.CapacityMemory:  sharedMemory(o),
+		v1alpha1.CapacityCompute: sharedCompute(o.Decision),
+		v1alpha1.CapacitySlots:   slots(o.Decision),
+	}
+	return d
+}
+
+// sharedMemory publishes physical × ratio, and bounds one claim by the physical memory.
+func sharedMemory(o Offer) resourceapi.DeviceCapacity {
+	physical := o.GPU.MemoryBytes / mebibyte * mebibyte
+	published := PublishedMemory(o.GPU.MemoryBytes, o.Decision.MemoryPercent)
+	share := physical
+	if d := o.Decision.DefaultMemory; d != nil {
+		share = min(d.Value()/mebibyte*mebibyte, physical)
+	}
+	return resourceapi.DeviceCapacity{
+		Value: bytes(published),
+		RequestPolicy: &resourceapi.CapacityRequestPolicy{
+			Default: ptr.To(bytes(share)),
+			ValidRange: &resourceapi.CapacityRequestPolicyRange{
+				Min: ptr.To(bytes(mebibyte)), Max: ptr.To(bytes(physical)), Step: ptr.To(bytes(mebibyte)),
+			},
+		},
+	}
+}
+
+// sharedCompute publishes percent of one GPU × ratio, and bounds one claim by the whole GPU.
+func sharedCompute(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
+	return resourceapi.DeviceCapacity{
+		Value: count(int64(d.ComputePercent)),
+		RequestPolicy: &resourceapi.CapacityRequestPolicy{
+			Default: ptr.To(count(int64(ptr.Deref(d.DefaultCompute, 0)))),
+			ValidRange: &resourceapi.CapacityRequestPolicyRange{
+				Min: ptr.To(count(0)), Max: ptr.To(count(wholeGPU)), Step: ptr.To(count(1)),
+			},
+		},
+	}
+}
+
+// slots bounds the number of shares without any word from the tenant: each consumes exactly one.
+func slots(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
+	tenants := d.MaxTenants
+	if tenants == 0 {
+		tenants = v1alpha1.DefaultMaxTenants
+	}
+	return resourceapi.DeviceCapacity{
+		Value: count(int64(tenants)),
+		RequestPolicy: &resourceapi.CapacityRequestPolicy{
+			Default: ptr.To(count(1)), ValidValues: []resource.Quantity{count(1)},
+		},
+	}
+}
+
+// PublishedMemory is physical × percent ÷ 100 in whole MiB, never below the physical MiB.
+func PublishedMemory(physicalBytes int64, percent int32) int64 {
+	mib := physicalBytes / mebibyte
+	return max(mib, mib*int64(percent)/100) * mebibyte
+}
+
+func fixedCapacity(memory int64, compute int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
+	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+		v1alpha1.CapacityMemory:  {Value: bytes(memory / mebibyte * mebibyte)},
+		v1alpha1.CapacityCompute: {Value: count(int64(compute))},
+	}
+}
+
+// attributes gives every device every attribute: a device that lacked one would make a tenant's selector that reads it
+// fail on every node.
+func attributes(o Offer, profile, uuid string) map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
+	text := func(s string) resourceapi.DeviceAttribute {
+		return resourceapi.DeviceAttribute{StringValue: ptr.To(s[:min(len(s), attributeLength)])}
+	}
+	return map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+		v1alpha1.AttributePool:          text(o.Decision.Pool),
+		v1alpha1.AttributeSharing:       text(string(o.Decision.Sharing)),
+		v1alpha1.AttributeProfile:       text(profile),
+		v1alpha1.AttributeProduct:       text(o.GPU.Product),
+		v1alpha1.AttributeArchitecture:  text(o.GPU.Architecture),
+		v1alpha1.AttributeUUID:          text(uuid),
+		v1alpha1.AttributeParentUUID:    text(o.GPU.UUID),
+		v1alpha1.AttributeDriverVersion: text(o.DriverVersion),
+		v1alpha1.AttributePCIBusID:      text(o.GPU.PCIBusID),
+		v1alpha1.AttributeNUMANode:      {IntValue: ptr.To(int64(o.GPU.NUMANode))},
+		pcieRoot:                        text(o.GPU.PCIeRoot),
+	}
+}
+
+func taints(reason v1alpha1.TaintReason) []resourceapi.DeviceTaint {
+	if reason == "" {
+		return nil
+	}
+	return []resourceapi.DeviceTaint{{
+		Key: TaintKey, Value: string(reason), Effect: resourceapi.DeviceTaintEffectNoSchedule,
+	}}
+}
+
+func bytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+func count(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
