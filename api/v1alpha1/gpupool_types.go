@@ -156,7 +156,7 @@ type GPUPoolSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type GPUSelector struct {
 	// products are product names as NVML gives them (kubectl get gpunodes shows them), with * for any characters:
-	// "NVIDIA H100*". Up to 16 patterns of 1 to 96 characters. Unset: any product.
+	// "NVIDIA H100*". Spaces may be written as hyphens, as in node labels. Up to 16 patterns of 1 to 96 characters. Unset: any product.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -315,15 +315,15 @@ type PoolGPUCount struct {
 type PoolMemory struct {
 	// physical is what CUDA can use of the GPUs that the pool holds.
 	// +required
-	Physical resource.Quantity `json:"physical,omitempty,omitzero"`
+	Physical *resource.Quantity `json:"physical,omitempty"`
 
-	// published is physical × memoryPercent ÷ 100.
+	// published is physical × memoryPercent ÷ 100 of those that their agents offer to the scheduler.
 	// +required
-	Published resource.Quantity `json:"published,omitempty,omitzero"`
+	Published *resource.Quantity `json:"published,omitempty"`
 
 	// allocated is what allocated claims hold: their amount on shared GPUs, the device's whole memory elsewhere.
 	// +required
-	Allocated resource.Quantity `json:"allocated,omitempty,omitzero"`
+	Allocated *resource.Quantity `json:"allocated,omitempty"`
 }
 
 // GPUPoolList is a list of GPUPools.
