@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLayoutEqualsTheHeader compiles a program from the contract's header and compares what it says of every field and
+// constant with this package.
+func TestLayoutEqualsTheHeader(t *testing.T) {
+	interceptor := filepath.Join("..", "..", "interceptor")
+	program := filepath.Join(t.TempDir(), "abi_layout")
+	compile := exec.CommandContext(t.Context(), compiler(), "-std=gnu11", "-Wall", "-Wextra", "-Werror",
+		"-I", filepath.Join(interceptor, "include"), "-o", program, filepath.Join(interceptor, "tests", "abi_layout.c"))
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("compiling the layout program: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), program).Output()
+	if err != nil {
+		t.Fatalf("running the layout program: %v", err)
+	}
+	var want []string
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "field reserved") {
+			want = append(want, strings.TrimSpace(line))
+		}
+	}
+
+	var p page
+	field := func(name string, offset, size uintptr) string {
+		return fmt.Sprintf("field %s %d %d", name, offset, size)
+	}
+	constant := func(name string, value any) string { return fmt.Sprintf("const %s %d", name, value) }
+	got := []string{
+		field("magic", unsafe.Offsetof(p.magic), unsafe.Sizeof(p.magic)),
+		field("version", unsafe.Offsetof(p.version), unsafe.Sizeof(p.version)),
+		field("min_reader", unsafe.Offsetof(p.minReader), unsafe.Sizeof(p.minReader)),
+		field("uuid", unsafe.Offsetof(p.uuid), unsafe.Sizeof(p.uuid)),
+		field("parent_uuid", unsafe.Offsetof(p.parentUUID), unsafe.Sizeof(p.parentUUID)),
+		field("memory_limit", unsafe.Offsetof(p.memoryLimit), unsafe.Sizeof(p.memoryLimit)),
+		field("context", unsafe.Offsetof(p.context), unsafe.Sizeof(p.context)),
+		field("overhead", unsafe.Offsetof(p.overhead), unsafe.Sizeof(p.overhead)),
+		field("compute_share", unsafe.Offsetof(p.computeShare), unsafe.Sizeof(p.computeShare)),
+		field("policy", unsafe.Offsetof(p.policy), unsafe.Sizeof(p.policy)),
+		field("enforce", unsafe.Offsetof(p.enforce), unsafe.Sizeof(p.enforce)),
+		field("gate", unsafe.Offsetof(p.gate), unsafe.Sizeof(p.gate)),
+		constant("size", unsafe.Sizeof(p)),
+		constant("SLUICE_ABI_VERSION", version),
+		constant("SLUICE_ABI_MIN_READER", minReader),
+		constant("SLUICE_LIMITS_MAGIC", magic),
+		constant("SLUICE_LIMITS_SIZE", pageSize),
+		constant("SLUICE_ENFORCE_MEMORY", EnforceMemory),
+		constant("SLUICE_ENFORCE_COMPUTE", EnforceCompute),
+		constant("SLUICE_POLICY_SHARE", PolicyShare),
+		constant("SLUICE_POLICY_CAP", PolicyCap),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("layout of the Go half differs from the header (-header +Go):\n%s", diff)
+	}
+}
+
+// compiler is the C compiler that make would use.
+func compiler() string {
+	if cc := os.Getenv("CC"); cc != "" {
+		return cc
+	}
+	return "cc"
+}
