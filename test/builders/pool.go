@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builders
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+)
+
+// PoolNodeLabel is the node label by which pools of tests choose nodes.
+const PoolNodeLabel = "node-restriction.kubernetes.io/gpu-pool"
+
+// Pool builds a GPUPool.
+type Pool struct{ pool v1alpha1.GPUPool }
+
+// MakePool starts a pool of whole GPUs shared in software, on the nodes labelled for it.
+func MakePool(name string) *Pool {
+	return &Pool{pool: v1alpha1.GPUPool{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.GPUPoolSpec{
+			NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{PoolNodeLabel: name}},
+			Partitioning: v1alpha1.Partitioning{Type: v1alpha1.PartitioningNone},
+		},
+	}}
+}
+
+// Nodes chooses nodes by the value of PoolNodeLabel.
+func (p *Pool) Nodes(value string) *Pool {
+	p.pool.Spec.NodeSelector.MatchLabels[PoolNodeLabel] = value
+	return p
+}
+
+// MIG divides the GPUs with MIG, dynamically.
+func (p *Pool) MIG() *Pool {
+	p.pool.Spec.Partitioning = v1alpha1.Partitioning{
+		Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{Strategy: v1alpha1.MIGDynamic},
+	}
+	return p
+}
+
+// Mode sets the sharing mode.
+func (p *Pool) Mode(mode v1alpha1.SharingMode) *Pool {
+	p.pool.Spec.Sharing.Mode = mode
+	return p
+}
+
+// Overcommit sets the ratios in percent.
+func (p *Pool) Overcommit(memory, compute int32) *Pool {
+	p.pool.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: memory, ComputePercent: compute}
+	return p
+}
+
+// DefaultMemory sets what a share has whose claim names no amount.
+func (p *Pool) DefaultMemory(amount string) *Pool {
+	p.pool.Spec.Sharing.DefaultMemory = ptr.To(resource.MustParse(amount))
+	return p
+}
+
+// Products chooses GPUs by product.
+func (p *Pool) Products(patterns ...string) *Pool {
+	p.pool.Spec.GPUSelector = &v1alpha1.GPUSelector{Products: patterns}
+	return p
+}
+
+// Default makes it the pool of pods that name none.
+func (p *Pool) Default() *Pool {
+	p.pool.Spec.Default = ptr.To(true)
+	return p
+}
+
+// Obj returns the pool.
+func (p *Pool) Obj() *v1alpha1.GPUPool { return p.pool.DeepCopy() }
