@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package assign decides which pool holds each GPU of a node and in which form. It is the only place where pools compete
+// for GPUs, and the only place where a decision that is in force may be replaced.
+package assign
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+)
+
+// Node is what the manager knows of one node.
+type Node struct {
+	// GPUNode is the node's object: the decisions in force and the agent's report.
+	GPUNode *v1alpha1.GPUNode
+	// Labels are the Node's.
+	Labels map[string]string
+	// Allocations are what claims hold on the node.
+	Allocations []Allocation
+}
+
+// Result is what is to be written, and what the caller has to come back for.
+type Result struct {
+	// Decisions are the node's new GPUNode.spec.gpus, ordered by UUID.
+	Decisions []v1alpha1.GPUDecision
+	// Settling are the GPUs whose decision can be replaced as soon as the settle time has passed.
+	Settling []string
+}
+
+// Decide says what each GPU of a node is to be.
+//
+// A GPU without a decision goes to the oldest pool that selects it. A decision in force stays with its pool while
+// anything is allocated on the GPU. Where the pool is to lose the GPU, or wants it in another form, the old decision is
+// kept with a taint until the scheduler has seen the taint (settled), nothing is allocated, and only then replaced.
+func Decide(node Node, pools []v1alpha1.GPUPool, settled map[string]bool) Result {
+	reported := make(map[string]*v1alpha1.GPUStatus, len(node.GPUNode.Status.GPUs))
+	for i := range node.GPUNode.Status.GPUs {
+		reported[node.GPUNode.Status.GPUs[i].UUID] = &node.GPUNode.Status.GPUs[i]
+	}
+	inForce := make(map[string]*v1alpha1.GPUDecision, len(node.GPUNode.Decisions()))
+	for i, d := range node.GPUNode.Decisions() {
+		inForce[d.UUID] = &node.GPUNode.Decisions()[i]
+	}
+	uuids := slices.Collect(maps.Keys(reported))
+	for uuid := range inForce {
+		if reported[uuid] == nil {
+			uuids = append(uuids, uuid)
+		}
+	}
+	slices.Sort(uuids)
+
+	held := Held(node)
+	var result Result
+	for _, uuid := range uuids {
+		c := contest{
+			uuid: uuid, labels: node.Labels, gpu: reported[uuid], pools: pools,
+			inForce: inForce[uuid], held: held[uuid],
+		}
+		released := TaintPublished(node.GPUNode, uuid) && !c.held
+		decision, waits := c.decide(released, settled[uuid])
+		if decision != nil {
+			result.Decisions = append(result.Decisions, *decision)
+		}
+		if waits {
+			result.Settling = append(result.Settling, uuid)
+		}
+	}
+	return result
+}
+
+// contest is one GPU and the pools around it.
+type contest struct {
+	uuid    string
+	labels  map[string]string
+	gpu     *v1alpha1.GPUStatus // nil where the agent does not report the GPU
+	pools   []v1alpha1.GPUPool
+	inForce *v1alpha1.GPUDecision // nil where the GPU is new
+	held    bool
+}
+
+// decide returns the GPU's decision, nil for none, and whether only the settle time is being waited for.
+func (c contest) decide(released, settled bool) (*v1alpha1.GPUDecision, bool) {
+	next := c.next()
+	if c.inForce == nil {
+		return next, false
+	}
+	incumbent := c.incumbent()
+	reason := c.leaves(incumbent, next)
+	switch {
+	case reason == "":
+		kept := Decision(incumbent, c.uuid)
+		return &kept, false
+	case released && settled:
+		return next, false
+	default:
+		kept := *c.inForce
+		kept.Taint = reason
+		return &kept, released
+	}
+}
+
+// leaves says why the decision in force cannot stay as it is; "" where it can.
+func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision) v1alpha1.TaintReason {
+	switch {
+	case incumbent == nil || !incumbent.DeletionTimestamp.IsZero():
+		return v1alpha1.TaintPoolDeleted
+	case !Selects(incumbent, c.labels, c.uuid, c.gpu):
+		return v1alpha1.TaintNotSelected
+	case !c.held && next != nil && next.Pool != incumbent.Name:
+		return v1alpha1.TaintNotSelected
+	case !sameForm(*c.inForce, Decision(incumbent, c.uuid)):
+		return v1alpha1.TaintPoolChanged
+	default:
+		return ""
+	}
+}
+
+// incumbent is the pool whose decision is in force; nil where it does not exist any more.
+func (c contest) incumbent() *v1alpha1.GPUPool {
+	for i := range c.pools {
+		if c.pools[i].Name == c.inForce.Pool {
+			return &c.pools[i]
+		}
+	}
+	return nil
+}
+
+// next is the decision of the pool that has the GPU once nobody holds it: the oldest that selects it, then by name.
+func (c contest) next() *v1alpha1.GPUDecision {
+	var first *v1alpha1.GPUPool
+	for i := range c.pools {
+		pool := &c.pools[i]
+		if !pool.DeletionTimestamp.IsZero() || !Selects(pool, c.labels, c.uuid, c.gpu) {
+			continue
+		}
+		if first == nil || Before(pool, first) {
+			first = pool
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	decision := Decision(first, c.uuid)
+	return &decision
+}
+
+// Before says whether pool a has a free GPU before pool b: the older one, then the one whose name sorts first.
+func Before(a, b *v1alpha1.GPUPool) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return strings.Compare(a.Name, b.Name) < 0
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// TaintPublished says whether the scheduler can be told to have seen the taint that the decision for a GPU asks for: the
+// agent has applied this generation of the decisions and either publishes the GPU with a taint or not at all.
+func TaintPublished(node *v1alpha1.GPUNode, uuid string) bool {
+	wanted := slices.ContainsFunc(node.Decisions(), func(d v1alpha1.GPUDecision) bool {
+		return d.UUID == uuid && d.Taint != ""
+	})
+	if !wanted || node.Status.ObservedGeneration < node.Generation {
+		return false
+	}
+	for _, gpu := range node.Status.GPUs {
+		if gpu.UUID == uuid {
+			return gpu.Published == nil || gpu.Published.Taint != ""
+		}
+	}
+	return true
+}
