@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package classes decides which DeviceClasses the pools need, how they select devices, and which classes of somebody
+// else stand in their way.
+package classes
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
+)
+
+const (
+	suffix         = ".sluice.dev"
+	migPrefix      = "mig-"
+	extendedDomain = "nvidia.com/"
+
+	// WholeGPUs is the class of every exclusive whole GPU, whatever its pool.
+	WholeGPUs = v1alpha1.DriverName
+	// wholeGPUResource is the extended resource that means one of WholeGPUs.
+	wholeGPUResource = extendedDomain + "gpu"
+)
+
+// ForPool is the name of the class of a pool of whole GPUs, shared or exclusive.
+func ForPool(pool string) string { return pool + suffix }
+
+// ForProfile is the name of the class of all MIG instances of a profile. A class name cannot hold the + of 1g.10gb+me.
+func ForProfile(profile string) string { return migPrefix + nameOf(profile) + suffix }
+
+func nameOf(profile string) string { return strings.ReplaceAll(profile, "+", ".") }
+
+// Need is a class that pools need.
+type Need struct {
+	// Name is the class's name.
+	Name string
+	// Selector is the CEL expression of the devices that the class means.
+	Selector string
+	// ExtendedResource is the extended resource that means a device of the class; "" for none.
+	ExtendedResource string
+	// Pools are the names of the pools that need the class, in order.
+	Pools []string
+}
+
+// Needs are the classes that the pools need, ordered by name. extended says whether they carry extended resource names.
+//
+// A pool of whole GPUs has a class of its own as long as it exists or any GPU is still decided for it. Exclusive pools
+// share one class more, of all exclusive GPUs. MIG instances have one class a profile, for the profiles that the boards
+// in MIG pools offer.
+func Needs(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode, extended bool) []Need {
+	needs := map[string]*Need{}
+	add := func(need Need, pool string) {
+		if !extended {
+			need.ExtendedResource = ""
+		}
+		if needs[need.Name] == nil {
+			needs[need.Name] = &need
+		}
+		if n := needs[need.Name]; !slices.Contains(n.Pools, pool) {
+			n.Pools = append(n.Pools, pool)
+		}
+	}
+	held := holders(nodes)
+	for i := range pools {
+		pool := &pools[i]
+		if assign.Partitioning(pool) != v1alpha1.PartitioningNone {
+			continue
+		}
+		if !pool.DeletionTimestamp.IsZero() && !held[pool.Name] {
+			continue
+		}
+		add(poolNeed(pool), pool.Name)
+		if pool.SharingMode() == v1alpha1.SharingExclusive {
+			add(wholeNeed(), pool.Name)
+		}
+	}
+	for profile, names := range profiles(nodes) {
+		for _, pool := range names {
+			add(profileNeed(profile), pool)
+		}
+	}
+	return sorted(needs)
+}
+
+func sorted(needs map[string]*Need) []Need {
+	ordered := make([]Need, 0, len(needs))
+	for _, need := range needs {
+		slices.Sort(need.Pools)
+		ordered = append(ordered, *need)
+	}
+	slices.SortFunc(ordered, func(a, b Need) int { return strings.Compare(a.Name, b.Name) })
+	return ordered
+}
+
+// holders are the pools for which a GPU is decided on any node.
+func holders(nodes []v1alpha1.GPUNode) map[string]bool {
+	held := map[string]bool{}
+	for i := range nodes {
+		for _, d := range nodes[i].Decisions() {
+			held[d.Pool] = true
+		}
+	}
+	return held
+}
+
+// profiles are the MIG profiles that the boards in MIG pools offer, with the pools.
+func profiles(nodes []v1alpha1.GPUNode) map[string][]string {
+	found := map[string][]string{}
+	for i := range nodes {
+		node := &nodes[i]
+		for _, d := range node.Decisions() {
+			if d.Partitioning != v1alpha1.PartitioningMIG {
+				continue
+			}
+			product := productOf(node, d.UUID)
+			for _, profile := range node.Status.Profiles {
+				if profile.Product == product && !slices.Contains(found[profile.Name], d.Pool) {
+					found[profile.Name] = append(found[profile.Name], d.Pool)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func productOf(node *v1alpha1.GPUNode, uuid string) string {
+	for _, gpu := range node.Status.GPUs {
+		if gpu.UUID == uuid {
+			return gpu.Product
+		}
+	}
+	return ""
+}
+
+// poolNeed selects a pool's whole GPUs of its mode only: on an unshared device an amount means "at least", so a class
+// that selected both would let an amount take a whole GPU.
+func poolNeed(pool *v1alpha1.GPUPool) Need {
+	return Need{
+		Name: ForPool(pool.Name),
+		Selector: selector(
+			equals(v1alpha1.AttributePool, pool.Name),
+			equals(v1alpha1.AttributeSharing, string(pool.SharingMode())),
+			equals(v1alpha1.AttributeProfile, ""),
+		),
+	}
+}
+
+func wholeNeed() Need {
+	return Need{
+		Name: WholeGPUs,
+		Selector: selector(
+			equals(v1alpha1.AttributeSharing, string(v1alpha1.SharingExclusive)),
+			equals(v1alpha1.AttributeProfile, ""),
+		),
+		ExtendedResource: wholeGPUResource,
+	}
+}
+
+func profileNeed(profile string) Need {
+	return Need{
+		Name:             ForProfile(profile),
+		Selector:         selector(equals(v1alpha1.AttributeProfile, profile)),
+		ExtendedResource: extendedDomain + migPrefix + nameOf(profile),
+	}
+}
+
+// selector asks for the driver first: devices of other drivers lack our attributes, and reading one would be an error.
+func selector(terms ...string) string {
+	return strings.Join(append([]string{fmt.Sprintf("device.driver == %q", v1alpha1.DriverName)}, terms...), " && ")
+}
+
+func equals(attribute, value string) string {
+	return fmt.Sprintf("device.attributes[%q].%s == %s", v1alpha1.DriverName, attribute, strconv.Quote(value))
+}
+
+// Render is the DeviceClass of a need.
+func Render(need Need) *resourceapi.DeviceClass {
+	class := &resourceapi.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   need.Name,
+			Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
+		},
+		Spec: resourceapi.DeviceClassSpec{
+			Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: need.Selector}}},
+		},
+	}
+	if need.ExtendedResource != "" {
+		class.Spec.ExtendedResourceName = ptr.To(need.ExtendedResource)
+	}
+	return class
+}
+
+// Managed says whether Sluice made a class and may change and remove it.
+func Managed(class *resourceapi.DeviceClass) bool {
+	return class.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByValue
+}
