@@ -51,10 +51,10 @@ test: test-unit test-fakegpu test-lab test-integration ## Run all tests, the qui
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager, the node agent and the CDI hook into bin/.
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/manager ./cmd/manager
-	$(GO) build -trimpath -o $(BIN)/node-agent ./cmd/node-agent
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
+build: ## Build the manager (static), the node agent and NVIDIA's CDI hook into bin/.
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/manager ./cmd/manager
+	$(GO) build -o $(BIN)/node-agent ./cmd/node-agent
+	$(GO) build -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
 
 .PHONY: fakegpu
 fakegpu: ## Build the fake GPU (libcuda, libnvidia-ml, CLI) into test/fakegpu/build/.
