@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gpu/sluice/test/framework/stack"
+)
+
+// show runs the tenants and prints the tables.
+func show(ctx context.Context, s *stack.Stack) error {
+	ctx, cancel := context.WithTimeout(ctx, settle)
+	defer cancel()
+	say("Starting the tenants of config/samples/tenants")
+	refused, err := startTenants(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := waitForTenants(ctx, s); err != nil {
+		return err
+	}
+	for _, table := range []struct{ title, kind string }{{"Pools", "gpupools"}, {"Nodes", "gpunodes"}} {
+		out, err := s.Kubectl(ctx, "get", table.kind)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\n%s\n%s", table.title, indent(out))
+	}
+	v, err := look(ctx, s.Client)
+	if err != nil {
+		return err
+	}
+	fmt.Println("\nTenants")
+	printTable([]string{"POD", "STATE", "NODE", "DEVICE", "MEMORY", "COMPUTE", "WHY IT WAITS"}, tenantRows(v))
+	if len(refused) > 0 {
+		fmt.Println("\nRefused, with a sentence that says what to write instead")
+		for _, sentence := range refused {
+			fmt.Println("  " + sentence)
+		}
+	}
+	return nil
+}
+
+// startTenants applies the tenants file by file. One that admission refuses is not a failure: it is shown.
+func startTenants(ctx context.Context, s *stack.Stack) (refused []string, err error) {
+	files, err := filepath.Glob(stack.Path("config", "samples", "tenants", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no tenants in config/samples/tenants: %w", err)
+	}
+	for _, file := range files {
+		_, err := s.Kubectl(ctx, "apply", "-f", file)
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "admission webhook"):
+			_, sentence, _ := strings.Cut(err.Error(), "denied the request: ")
+			refused = append(refused, filepath.Base(file)+": "+sentence)
+		default:
+			return nil, err
+		}
+	}
+	return refused, nil
+}
+
+// waitForTenants waits until every pod runs or the scheduler has said why it does not.
+func waitForTenants(ctx context.Context, s *stack.Stack) error {
+	return stack.Poll(ctx, "every tenant runs or is known to wait", func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		if err := s.Client.List(ctx, &pods); err != nil {
+			return false, err
+		}
+		decided := func(p corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodRunning || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+					strings.Contains(c.Message, "cannot allocate all claims")
+			})
+		}
+		return len(pods.Items) > 0 && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !decided(p) }), nil
+	})
+}
+
+// look reads what the tenants' table is made from.
+func look(ctx context.Context, c client.Client) (view, error) {
+	var (
+		pods   corev1.PodList
+		claims resourceapi.ResourceClaimList
+		slices resourceapi.ResourceSliceList
+	)
+	for _, list := range []client.ObjectList{&pods, &claims, &slices} {
+		if err := c.List(ctx, list); err != nil {
+			return view{}, fmt.Errorf("listing what the tenants hold: %w", err)
+		}
+	}
+	v := view{
+		pods:    pods.Items,
+		claims:  map[types.NamespacedName]resourceapi.ResourceClaim{},
+		devices: map[string]map[string]resourceapi.Device{},
+	}
+	for _, claim := range claims.Items {
+		v.claims[client.ObjectKeyFromObject(&claim)] = claim
+	}
+	for _, slice := range slices.Items {
+		for _, device := range slice.Spec.Devices {
+			pool := slice.Spec.Pool.Name
+			if v.devices[pool] == nil {
+				v.devices[pool] = map[string]resourceapi.Device{}
+			}
+			v.devices[pool][device.Name] = device
+		}
+	}
+	return v, nil
+}
+
+func printTable(header []string, rows [][]string) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		_, _ = fmt.Fprintln(w, "  "+strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	}
+	_ = w.Flush()
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
+}
