@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that disturb a node: faults, events, processes, resets.
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "nvml/results.h"
+#include "nvml_calls.h"
+#include "state/mig.h"
+#include "state/proc.h"
+
+extern const char *const nv_call_names[];
+
+static int known_call(const char *name) {
+    for (int i = 0; i < CALL_COUNT; i++) {
+        if (strcmp(nv_call_names[i], name) == 0) return 1;
+    }
+    return 0;
+}
+
+static int prepare_fault(const struct options *o, struct fg_fault *fault) {
+    if (o->call == NULL) return fail("--call NAME, --lost, --found or --clear is needed");
+    if (!known_call(o->call)) return fail("NVML has no call \"%s\"", o->call);
+    if (o->result == NULL && o->delay_ms < 0) return fail("--return CODE or --delay-ms MS is needed");
+    int result = o->result == NULL ? 0 : nv_result_by_name(o->result);
+    if (result < 0) return fail("\"%s\" is no NVML return code", o->result);
+    *fault = (struct fg_fault){.used = 1,
+                               .result = result,
+                               .gpu = (int32_t)o->gpu,
+                               .left = o->count < 0 ? 1 : o->count == 0 ? -1 : (int32_t)o->count,
+                               .delay_ms = o->delay_ms < 0 ? 0 : (uint32_t)o->delay_ms};
+    snprintf(fault->call, sizeof fault->call, "%s", o->call);
+    return 0;
+}
+
+static int set_fault(struct fg_db *db, const struct fg_fault *fault) {
+    for (int i = 0; i < FG_MAX_FAULTS; i++) {
+        struct fg_fault *slot = &db->state->faults[i];
+        if (fg_read(&slot->used)) continue;
+        struct fg_fault prepared = *fault;
+        prepared.used = 0;
+        *slot = prepared;
+        fg_publish(&slot->used, 1);
+        return 0;
+    }
+    return fail("all %d faults are set", FG_MAX_FAULTS);
+}
+
+static int change_faults(const struct options *o, struct fg_db *db) {
+    if (o->lost || o->found) {
+        int gpu = chosen_gpu(o, db);
+        if (gpu < 0) return 1;
+        fg_publish(&db->state->gpus[gpu].lost, o->lost != 0);
+        return 0;
+    }
+    if (o->clear) {
+        for (int i = 0; i < FG_MAX_FAULTS; i++) fg_publish(&db->state->faults[i].used, 0);
+        for (int i = 0; i < FG_MAX_GPUS; i++) fg_publish(&db->state->gpus[i].lost, 0);
+        return 0;
+    }
+    struct fg_fault fault;
+    if (o->gpu >= 0 && chosen_gpu(o, db) < 0) return 1;
+    return prepare_fault(o, &fault) != 0 ? 1 : set_fault(db, &fault);
+}
+
+static int raise_xid(const struct options *o, struct fg_db *db) {
+    enum { EVENT_XID = 8 };
+    struct fg_event event = {.type = EVENT_XID, .data = (uint64_t)o->xid};
+    int gpu = chosen_gpu(o, db);
+    if (gpu < 0) return 1;
+    if (o->xid < 0) return fail("--xid X is missing");
+    if (chosen_instance(o, db, gpu, &event.gi, &event.ci) != 0) return 1;
+    event.gpu = (uint32_t)gpu;
+    uint32_t count = fg_read(&db->state->event_count);
+    db->state->events[count % FG_MAX_EVENTS] = event;
+    fg_publish(&db->state->event_count, count + 1);
+    syscall(SYS_futex, &db->state->event_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    return 0;
+}
+
+static int attach(const struct options *o, struct fg_db *db) {
+    int gpu = chosen_gpu(o, db);
+    if (gpu < 0) return 1;
+    if (o->pid < 1 || o->memory_mib < 0) return fail("--pid P and --memory MIB are needed");
+    struct fg_proc record = {.kind = o->stay ? FG_PROC_STAYING : FG_PROC_ATTACHED,
+                             .pid = (uint32_t)o->pid,
+                             .start_time = fg_process_start((unsigned)o->pid),
+                             .pid_ns = fg_own_pid_ns(),
+                             .bytes = (uint64_t)o->memory_mib << 20,
+                             .gpu = (uint32_t)gpu};
+    if (record.start_time == 0 && !o->stay) return fail("there is no process %ld; --stay keeps it all the same", o->pid);
+    if (chosen_instance(o, db, gpu, &record.gi, &record.ci) != 0) return 1;
+    return fg_proc_add(db, &record) < 0 ? fail("the node has %d processes already", FG_MAX_PROCS) : 0;
+}
+
+static int detach(const struct options *o, struct fg_db *db) {
+    int found = 0;
+    for (int i = 0; i < FG_MAX_PROCS; i++) {
+        struct fg_proc *p = &db->state->procs[i];
+        uint32_t kind = fg_read(&p->kind);
+        if ((kind != FG_PROC_ATTACHED && kind != FG_PROC_STAYING) || p->pid != (uint32_t)o->pid) continue;
+        if (o->gpu >= 0 && p->gpu != (uint32_t)o->gpu) continue;
+        fg_publish(&p->kind, FG_PROC_FREE);
+        found = 1;
+    }
+    return found ? 0 : fail("no attached process %ld", o->pid);
+}
+
+static int reset(const struct options *o, struct fg_db *db) {
+    int gpu = chosen_gpu(o, db);
+    if (gpu < 0) return 1;
+    return fg_gpu_reset(db, (unsigned)gpu) == FG_OK ? 0 : fail("GPU %d is in use by a process", gpu);
+}
+
+static int reboot_node(const struct options *o, struct fg_db *db) {
+    (void)o;
+    fg_node_reboot(db);
+    return 0;
+}
+
+static int locked(const struct options *o, int (*change)(const struct options *, struct fg_db *)) {
+    struct fg_db db;
+    if (open_state(o, &db) != 0) return 1;
+    fg_lock(&db);
+    int failed = change(o, &db);
+    fg_unlock(&db);
+    fg_close(&db);
+    return failed;
+}
+
+int command_fault(const struct options *o) { return locked(o, change_faults); }
+int command_xid(const struct options *o) { return locked(o, raise_xid); }
+int command_attach(const struct options *o) { return locked(o, attach); }
+int command_detach(const struct options *o) { return locked(o, detach); }
+int command_reset(const struct options *o) { return locked(o, reset); }
+int command_reboot(const struct options *o) { return locked(o, reboot_node); }

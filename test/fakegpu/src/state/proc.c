@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+uint64_t fg_process_start(unsigned pid) {
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    // The name may hold spaces and parentheses: count fields from its end.
+    char *at = strrchr(text, ')');
+    if (at == NULL) return 0;
+    // A zombie holds no GPU any more.
+    if (at[1] == ' ' && (at[2] == 'Z' || at[2] == 'X')) return 0;
+    for (int field = 2; field < 22 && at != NULL; field++) at = strchr(at + 1, ' ');
+    return at == NULL ? 0 : strtoull(at + 1, NULL, 10);
+}
+
+uint64_t fg_own_pid_ns(void) {
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? (uint64_t)info.st_ino : 0;
+}
+
+static int alive(struct fg_db *db, int slot, uint64_t own_ns) {
+    const struct fg_proc *p = &db->state->procs[slot];
+    switch (p->kind) {
+    case FG_PROC_ATTACHED:
+        // A PID of another namespace cannot be judged from here.
+        return p->pid_ns != own_ns || fg_process_start(p->pid) == p->start_time;
+    case FG_PROC_CUDA:
+        return p->pid_ns == own_ns && (pid_t)p->pid == getpid() ? 1 : fg_slot_held(db, slot);
+    default:
+        return 1;
+    }
+}
+
+void fg_proc_reap(struct fg_db *db) {
+    uint64_t own_ns = fg_own_pid_ns();
+    for (int i = 0; i < FG_MAX_PROCS; i++) {
+        struct fg_proc *p = &db->state->procs[i];
+        if (fg_read(&p->kind) != FG_PROC_FREE && !alive(db, i, own_ns)) fg_publish(&p->kind, FG_PROC_FREE);
+    }
+}
+
+int fg_proc_matches(const struct fg_proc *p, unsigned gpu, unsigned gi, unsigned ci) {
+    return fg_read(&p->kind) != FG_PROC_FREE && p->gpu == gpu && (gi == FG_NO_INSTANCE || p->gi == gi) &&
+           (ci == FG_NO_INSTANCE || p->ci == ci);
+}
+
+int fg_proc_any(struct fg_db *db, unsigned gpu, unsigned gi, unsigned ci) {
+    fg_proc_reap(db);
+    for (int i = 0; i < FG_MAX_PROCS; i++) {
+        if (fg_proc_matches(&db->state->procs[i], gpu, gi, ci)) return 1;
+    }
+    return 0;
+}
+
+uint64_t fg_proc_bytes(struct fg_db *db, unsigned gpu, unsigned gi, unsigned ci) {
+    fg_proc_reap(db);
+    uint64_t sum = 0;
+    for (int i = 0; i < FG_MAX_PROCS; i++) {
+        if (fg_proc_matches(&db->state->procs[i], gpu, gi, ci)) sum += db->state->procs[i].bytes;
+    }
+    return sum;
+}
+
+int fg_proc_add(struct fg_db *db, const struct fg_proc *record) {
+    fg_proc_reap(db);
+    for (int i = 0; i < FG_MAX_PROCS; i++) {
+        struct fg_proc *p = &db->state->procs[i];
+        if (fg_read(&p->kind) != FG_PROC_FREE) continue;
+        struct fg_proc prepared = *record;
+        prepared.kind = FG_PROC_FREE;
+        *p = prepared;
+        fg_publish(&p->kind, record->kind);
+        return i;
+    }
+    return -1;
+}

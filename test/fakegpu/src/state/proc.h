@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes that hold a GPU. The caller holds the lock.
+#ifndef FAKEGPU_PROC_H
+#define FAKEGPU_PROC_H
+
+#include "state.h"
+
+// The start time of a process, 0 when there is none.
+uint64_t fg_process_start(unsigned pid);
+// The PID namespace of this process.
+uint64_t fg_own_pid_ns(void);
+
+// Frees the records of processes that are gone.
+void fg_proc_reap(struct fg_db *db);
+// Whether a process is on the GPU; with ids other than FG_NO_INSTANCE, in that instance.
+int fg_proc_any(struct fg_db *db, unsigned gpu, unsigned gi, unsigned ci);
+// Bytes that processes hold there.
+uint64_t fg_proc_bytes(struct fg_db *db, unsigned gpu, unsigned gi, unsigned ci);
+// Takes a record; its slot, or -1 when the table is full.
+int fg_proc_add(struct fg_db *db, const struct fg_proc *record);
+
+int fg_proc_matches(const struct fg_proc *record, unsigned gpu, unsigned gi, unsigned ci);
+
+#endif

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state file: one node's GPUs, shared by every process that maps it.
+//
+// The layout is fixed and versioned. Every change is made under one kernel-held
+// lock and prepared in full before a single word makes it visible, so a process
+// killed anywhere leaves either the old or the new state and no lock behind.
+#ifndef FAKEGPU_STATE_H
+#define FAKEGPU_STATE_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "board.h"
+
+#define FG_MAGIC 0x31555047454b4146ull // "FAKEGPU1"
+#define FG_VERSION 1u
+
+#define FG_MAX_GPUS 64
+#define FG_MAX_GIS 16
+#define FG_MAX_CIS 8
+#define FG_MAX_PROCS 1024
+#define FG_MAX_FAULTS 32
+#define FG_MAX_EVENTS 64
+#define FG_MAX_CALLS 512
+#define FG_MAX_CUDA_CALLS 512
+
+#define FG_NO_INSTANCE 0xFFFFFFFFu
+
+struct fg_ci {
+    uint32_t used; // the word that makes the rest count
+    uint32_t generation;
+    uint32_t profile; // NVML_COMPUTE_INSTANCE_PROFILE_*
+    uint32_t start;
+    uint32_t size;
+    uint32_t id;
+};
+
+struct fg_gi {
+    uint32_t used;
+    uint32_t generation;
+    uint32_t profile; // index into the board's profiles
+    uint32_t start;
+    uint32_t id;
+    uint32_t reserved;
+    struct fg_ci cis[FG_MAX_CIS];
+};
+
+#define FG_MIG_CURRENT 1u
+#define FG_MIG_PENDING 2u
+
+struct fg_gpu {
+    char board[32];
+    char uuid[48];
+    uint32_t minor;
+    uint32_t bus;
+    uint32_t numa;
+    uint32_t mig; // FG_MIG_CURRENT | FG_MIG_PENDING
+    uint32_t lost;
+    uint32_t reserved[3];
+    struct fg_gi gis[FG_MAX_GIS];
+};
+
+enum fg_proc_kind {
+    FG_PROC_FREE = 0,
+    FG_PROC_ATTACHED = 1, // by the CLI; alive while its process is
+    FG_PROC_STAYING = 2,  // by the CLI; until detached
+    FG_PROC_CUDA = 3,     // a context; alive while its owner holds its lock byte
+};
+
+struct fg_proc {
+    uint32_t kind; // fg_proc_kind, the word that makes the rest count
+    uint32_t pid;
+    uint64_t start_time; // of the process, in clock ticks since boot
+    uint64_t pid_ns;     // inode of the PID namespace that pid belongs to
+    uint64_t bytes;
+    uint32_t gpu;
+    uint32_t gi; // ids, FG_NO_INSTANCE for the whole GPU
+    uint32_t ci;
+    uint32_t reserved;
+};
+
+struct fg_fault {
+    uint32_t used;
+    int32_t result; // the NVML return code; 0 with a delay only slows the call
+    int32_t gpu;    // -1: any
+    int32_t left;   // how often still; negative: for ever
+    uint32_t delay_ms;
+    uint32_t reserved;
+    char call[72];
+};
+
+struct fg_event {
+    uint64_t type; // nvmlEventType*
+    uint64_t data; // the XID of a critical error
+    uint32_t gpu;
+    uint32_t gi;
+    uint32_t ci;
+    uint32_t reserved;
+};
+
+struct fg_state {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t size;
+    uint64_t seed;
+    char driver[32];
+    uint32_t gpu_count;
+    uint32_t event_count; // events ever written; the newest lies at (count - 1) % FG_MAX_EVENTS
+    struct fg_fault faults[FG_MAX_FAULTS];
+    struct fg_event events[FG_MAX_EVENTS];
+    uint64_t calls[FG_MAX_CALLS];           // by position in src/nvml/symbols.txt
+    uint64_t cuda_calls[FG_MAX_CUDA_CALLS]; // by position in src/cuda/symbols.txt
+    struct fg_proc procs[FG_MAX_PROCS];
+    struct fg_gpu gpus[FG_MAX_GPUS];
+};
+
+// One opening of a state file in this process.
+struct fg_db {
+    int fd;
+    char path[512];
+    struct fg_state *state;
+    pthread_mutex_t mutex; // threads of this process; the kernel's lock is for processes
+};
+
+// All functions that can fail return 0, or a negative errno.
+// -EPROTO: not a state file of this version.
+int fg_open(struct fg_db *db, const char *path);
+void fg_close(struct fg_db *db);
+// Makes a new file, complete before it appears under its name.
+int fg_create(const char *path, const struct fg_state *initial);
+
+void fg_lock(struct fg_db *db);
+void fg_unlock(struct fg_db *db);
+
+// For pthread_atfork: a child must not share its parent's lock.
+void fg_before_fork(struct fg_db *db);
+void fg_after_fork_parent(struct fg_db *db);
+void fg_after_fork_child(struct fg_db *db);
+
+// Takes, and tests, the lock byte that says a CUDA context's owner lives.
+int fg_hold_slot(struct fg_db *db, int slot);
+void fg_release_slot(struct fg_db *db, int slot);
+int fg_slot_held(struct fg_db *db, int slot);
+
+// The word that makes a change visible is stored last and read first.
+static inline void fg_publish(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+static inline uint32_t fg_read(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+#endif
