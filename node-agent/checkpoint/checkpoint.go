@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checkpoint is the node agent's memory across restarts: which claims are prepared on which GPU, and in which
+// form each GPU is published. It is two files, since one changes with every claim and the other hardly ever. Each is
+// replaced as a whole, so a reader sees the old record or the new one; a record that cannot be read is an error that
+// names the file and never an empty state, which would hand out GPUs a second time.
+package checkpoint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// ClaimsFile is the name of the record of claims in the state directory.
+	ClaimsFile = "claims.json"
+	// PublishedFile is the name of the record of published GPUs in the state directory.
+	PublishedFile = "published.json"
+
+	lockFile = "checkpoint.lock"
+	dirMode  = 0o700
+)
+
+// Store reads and replaces the records of one state directory.
+type Store struct {
+	dir string
+	// mu keeps the goroutines of this process apart, the file lock the processes.
+	mu sync.Mutex
+}
+
+// Open makes the state directory if it is not there and checks that its records can be read.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, fmt.Errorf("making the state directory: %w", err)
+	}
+	s := &Store{dir: dir}
+	if _, err := s.Claims(); err != nil {
+		return nil, err
+	}
+	if _, err := s.Published(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Lock keeps every other goroutine and every other agent of the node out until the returned function is called. Whoever
+// reads a record in order to change it holds it from before the read until after the write.
+func (s *Store) Lock() (unlock func(), err error) {
+	s.mu.Lock()
+	path := filepath.Join(s.dir, lockFile)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("opening the lock %s: %w", path, err)
+	}
+	for {
+		err = unix.Flock(fd, unix.LOCK_EX)
+		if err != unix.EINTR { //nolint:errorlint // a bare errno from the system call
+			break
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		s.mu.Unlock()
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return func() {
+		_ = unix.Close(fd)
+		s.mu.Unlock()
+	}, nil
+}
+
+// Claims reads the record of claims; before the first one is written it is empty.
+func (s *Store) Claims() (Claims, error) {
+	c := Claims{Version: Version}
+	if err := read(filepath.Join(s.dir, ClaimsFile), &c); err != nil {
+		return Claims{}, err
+	}
+	if c.Claims == nil {
+		c.Claims = map[string]Claim{}
+	}
+	return c, nil
+}
+
+// SaveClaims replaces the record of claims. Once it returns, the record survives a crash of the node.
+func (s *Store) SaveClaims(c Claims) error {
+	c.Version = Version
+	return replace(filepath.Join(s.dir, ClaimsFile), c)
+}
+
+// Published reads the record of published GPUs; before the first one is written it is empty.
+func (s *Store) Published() (Published, error) {
+	p := Published{Version: Version}
+	if err := read(filepath.Join(s.dir, PublishedFile), &p); err != nil {
+		return Published{}, err
+	}
+	return p, nil
+}
+
+// SavePublished replaces the record of published GPUs. Once it returns, the record survives a crash of the node.
+func (s *Store) SavePublished(p Published) error {
+	p.Version = Version
+	return replace(filepath.Join(s.dir, PublishedFile), p)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package claims prepares and unprepares ResourceClaims on one node: MIG instance, share, CDI spec and the record of
+// them. Each step is recorded before it is taken or can be found again afterwards, so that a kill at any point leaves
+// nothing that the next call, or the next start, does not finish or take back.
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/limits"
+)
+
+// Hardware is the NVML door.
+type Hardware interface {
+	Look(ctx context.Context) (gpu.Node, error)
+	CreateGPUInstance(ctx context.Context, gpuUUID string, p gpu.Placement) (giID int, err error)
+	CreateComputeInstance(ctx context.Context, gpuUUID string, giID int) (ciID int, migUUID string, err error)
+	DestroyInstance(ctx context.Context, gpuUUID string, giID int) error
+	SetMIGMode(ctx context.Context, gpuUUID string, on bool) error
+}
+
+// Specs is the CDI door.
+type Specs interface {
+	Write(claimUID string, grants []Grant) (ids []string, err error)
+	Remove(claimUID string) error
+	List() ([]string, error)
+}
+
+// Grant is one device of a claim as the container runtime is to see it.
+type Grant struct {
+	// Name is unique within the claim: the result's index.
+	Name string
+	// UUID is the GPU's or the MIG device's.
+	UUID string
+	// LimitsFile is to be mounted read-only at LimitsPath; "" mounts nothing.
+	LimitsFile, LimitsPath string
+}
+
+// Shares is the door to the share files.
+type Shares interface {
+	Write(share limits.Share) (dir string, err error)
+	Remove(claimUID string) error
+	List() ([]string, error)
+}
+
+// API reads claims.
+type API interface {
+	// Get returns nil without an error where there is no such claim.
+	Get(ctx context.Context, namespace, name string) (*resourceapi.ResourceClaim, error)
+}
+
+// Records is the checkpoint.
+type Records interface {
+	Lock() (unlock func(), err error)
+	Claims() (checkpoint.Claims, error)
+	SaveClaims(c checkpoint.Claims) error
+	Published() (checkpoint.Published, error)
+}
+
+// Preparer prepares and unprepares claims. All of its methods take the node's lock, so calls wait for each other, in this
+// process and in another agent of the node.
+type Preparer struct {
+	NodeName string
+	// BootID tells this boot of the node from every other.
+	BootID   string
+	Records  Records
+	Hardware Hardware
+	Specs    Specs
+	Shares   Shares
+	API      API
+	Log      logr.Logger
+}
+
+// contextBytes is what a process's CUDA context is taken to cost until it has been measured.
+const contextBytes = 640 << 20
+
+// Prepare makes what the claim was granted and returns its results of this driver with their CDI device names. Calling
+// it again gives the same answer.
+func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim) ([]checkpoint.Result, error) {
+	unlock, err := p.Records.Lock()
+	if err != nil {
+		return nil, fmt.Errorf("locking the checkpoint: %w", err)
+	}
+	defer unlock()
+	recorded, err := p.Records.Claims()
+	if err != nil {
+		return nil, fmt.Errorf("reading the prepared claims: %w", err)
+	}
+	published, err := p.Records.Published()
+	if err != nil {
+		return nil, fmt.Errorf("reading the published devices: %w", err)
+	}
+	old, known := recorded.Claims[string(claim.UID)]
+	if known && old.State == checkpoint.Prepared && sameAllocation(old, claim) {
+		return old.Results, nil
+	}
+	results, err := resolve(claim, p.NodeName, &published)
+	if err != nil || len(results) == 0 {
+		return nil, err
+	}
+	wasLost := old.State == checkpoint.Lost || old.WasLost
+	if wasLost {
+		if err := sameGPUs(old, results); err != nil {
+			return nil, err
+		}
+	}
+	if known && old.State != checkpoint.Lost {
+		if err := p.undoAttempt(ctx, &recorded, old); err != nil {
+			return nil, fmt.Errorf("taking back what an earlier attempt left: %w", err)
+		}
+	}
+	if err := p.admit(ctx, string(claim.UID), results, recorded, &published); err != nil {
+		return nil, err
+	}
+	return p.carryOut(ctx, &recorded, checkpoint.Claim{
+		UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name,
+		State: checkpoint.Preparing, WasLost: wasLost, Results: results,
+	}, &published)
+}
+
+// Unprepare takes back everything that Prepare made for the claim. A claim that is not known is no error.
+func (p *Preparer) Unprepare(ctx context.Context, uid string) error {
+	unlock, err := p.Records.Lock()
+	if err != nil {
+		return fmt.Errorf("locking the checkpoint: %w", err)
+	}
+	defer unlock()
+	recorded, err := p.Records.Claims()
+	if err != nil {
+		return fmt.Errorf("reading the prepared claims: %w", err)
+	}
+	claim, known := recorded.Claims[uid]
+	if !known {
+		return nil
+	}
+	return p.undo(ctx, &recorded, claim)
+}
+
+// admit refuses a claim whose devices another claim still has.
+func (p *Preparer) admit(
+	ctx context.Context, uid string, results []checkpoint.Result, recorded checkpoint.Claims, published *checkpoint.Published,
+) error {
+	v := judge(uid, results, recorded, published)
+	if v.refusal != nil {
+		return v.refusal
+	}
+	for _, c := range v.crowded {
+		for _, holder := range c.holders {
+			alive, err := p.holds(ctx, holder, c.device)
+			if err != nil {
+				return fmt.Errorf("finding out who holds %s: %w", c.device, err)
+			}
+			if !alive {
+				return refuse("%s is full and still held by %s, which is gone from the API; it is tried again",
+					c.device, describe(holder))
+			}
+		}
+	}
+	return nil
+}
+
+// holds is true where the claim still exists and is allocated the device.
+func (p *Preparer) holds(ctx context.Context, holder checkpoint.Claim, device string) (bool, error) {
+	claim, err := p.API.Get(ctx, holder.Namespace, holder.Name)
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describe(holder), err)
+	}
+	if claim == nil || string(claim.UID) != holder.UID || claim.Status.Allocation == nil {
+		return false, nil
+	}
+	for _, r := range claim.Status.Allocation.Devices.Results {
+		if r.Pool == p.NodeName && r.Device == device {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// sameGPUs refuses a claim whose device names mean other GPUs than those it was prepared on.
+func sameGPUs(old checkpoint.Claim, results []checkpoint.Result) error {
+	before := map[int]checkpoint.Result{}
+	for _, r := range old.Results {
+		before[r.Index] = r
+	}
+	for _, r := range results {
+		if b, ok := before[r.Index]; ok && b.Device == r.Device && b.GPU != r.GPU {
+			return refuse("it was given GPU %s as %s, but that name means GPU %s now", b.GPU, r.Device, r.GPU)
+		}
+	}
+	return nil
+}
+
+// errNotDone marks a failure after which everything has been taken back.
+var errNotDone = errors.New("preparing the claim failed")

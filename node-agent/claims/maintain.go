@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+)
+
+// Recover is called once at the start, before kubelet is served. A record of an earlier boot is marked as such: what it
+// speaks of is gone, but its claims still have their GPUs. Then it maintains.
+func (p *Preparer) Recover(ctx context.Context) error {
+	unlock, err := p.Records.Lock()
+	if err != nil {
+		return fmt.Errorf("locking the checkpoint: %w", err)
+	}
+	recorded, err := p.Records.Claims()
+	if err == nil && recorded.BootID != p.BootID {
+		afterBoot(&recorded, p.BootID)
+		err = p.Records.SaveClaims(recorded)
+	}
+	unlock()
+	if err != nil {
+		return fmt.Errorf("recovering the prepared claims: %w", err)
+	}
+	return p.Maintain(ctx)
+}
+
+// afterBoot marks what a new boot of the node has taken away. MIG mode that can be turned on without a reset does not
+// survive a boot either, so nothing is owed.
+func afterBoot(recorded *checkpoint.Claims, bootID string) {
+	recorded.BootID = bootID
+	recorded.MIGModeFoundOff = nil
+	for uid, claim := range recorded.Claims {
+		if claim.State == checkpoint.Preparing && !claim.WasLost {
+			delete(recorded.Claims, uid)
+			continue
+		}
+		recorded.Claims[uid] = lost(claim)
+	}
+}
+
+// lost is the claim with nothing of it left but that it has its GPUs.
+func lost(claim checkpoint.Claim) checkpoint.Claim {
+	claim.State, claim.WasLost = checkpoint.Lost, false
+	claim.Results = slices.Clone(claim.Results)
+	for i := range claim.Results {
+		claim.Results[i].Instance = nil
+		claim.Results[i].CDIDevices = nil
+	}
+	return claim
+}
+
+// Maintain takes back what no prepared claim accounts for: attempts cut short, CDI specs, shares, and MIG instances on
+// GPUs that are published for MIG; and it turns MIG mode off where that is owed. It does all it can and returns what it
+// could not do. Nothing is under way meanwhile, since it holds the node's lock.
+func (p *Preparer) Maintain(ctx context.Context) error {
+	unlock, err := p.Records.Lock()
+	if err != nil {
+		return fmt.Errorf("locking the checkpoint: %w", err)
+	}
+	defer unlock()
+	recorded, err := p.Records.Claims()
+	if err != nil {
+		return fmt.Errorf("reading the prepared claims: %w", err)
+	}
+	published, err := p.Records.Published()
+	if err != nil {
+		return fmt.Errorf("reading the published devices: %w", err)
+	}
+	var failed []error
+	for _, claim := range recorded.Sorted() {
+		if claim.State != checkpoint.Preparing {
+			continue
+		}
+		if err := p.undoAttempt(ctx, &recorded, claim); err != nil {
+			failed = append(failed, fmt.Errorf("taking back what was begun for %s: %w", describe(claim), err))
+		}
+	}
+	failed = append(failed,
+		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
+		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded))
+	return errors.Join(failed...)
+}
+
+// perClaim is what is kept by claim UID outside the checkpoint.
+type perClaim interface {
+	List() ([]string, error)
+	Remove(claimUID string) error
+}
+
+func removeUnknown(what string, door perClaim, recorded checkpoint.Claims) error {
+	uids, err := door.List()
+	if err != nil {
+		return fmt.Errorf("listing each %s: %w", what, err)
+	}
+	var failed []error
+	for _, uid := range uids {
+		// An attempt that could not be taken back keeps its place until it can be.
+		if claim, known := recorded.Claims[uid]; known && claim.State != checkpoint.Lost {
+			continue
+		}
+		if err := door.Remove(uid); err != nil {
+			failed = append(failed, fmt.Errorf("removing the %s that no claim accounts for: %w", what, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// destroyUnknown destroys the MIG instances that no claim accounts for.
+func (p *Preparer) destroyUnknown(ctx context.Context, recorded checkpoint.Claims, published checkpoint.Published) error {
+	if !slices.ContainsFunc(published.GPUs, dividedByMIG) {
+		return nil
+	}
+	look, err := p.Hardware.Look(ctx)
+	failed := []error{err}
+	for uuid, orphans := range Orphans(look, recorded, published) {
+		for _, i := range orphans {
+			p.Log.Info("Destroying a MIG instance that no claim accounts for", "gpu", uuid, "profile", i.Profile, "start", i.Start)
+			if err := p.Hardware.DestroyInstance(ctx, uuid, i.GIID); err != nil {
+				failed = append(failed, fmt.Errorf("destroying the MIG instance %s at %d of GPU %s, which no claim accounts for: %w",
+					i.Profile, i.Start, uuid, err))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func dividedByMIG(g checkpoint.PublishedGPU) bool {
+	return g.Form.Partitioning == v1alpha1.PartitioningMIG
+}
+
+// Orphans are the MIG instances that no prepared claim accounts for, by the UUID of their GPU, on the GPUs that are
+// published for MIG. Instances on any other GPU are somebody else's business.
+func Orphans(look gpu.Node, recorded checkpoint.Claims, published checkpoint.Published) map[string][]gpu.Instance {
+	orphans := map[string][]gpu.Instance{}
+	for _, offered := range published.GPUs {
+		g := look.ByUUID(offered.Facts.UUID)
+		if g == nil || !dividedByMIG(offered) {
+			continue
+		}
+		for _, i := range g.Instances {
+			if !heldByOther("", g.UUID, i, recorded) {
+				orphans[g.UUID] = append(orphans[g.UUID], i)
+			}
+		}
+	}
+	return orphans
+}

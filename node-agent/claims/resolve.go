@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"errors"
+	"fmt"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/devices"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+)
+
+// ErrRefused says that the node must not prepare a claim as it was allocated. Asking again helps only after something
+// else has changed, which the message names.
+var ErrRefused = errors.New("the claim cannot be prepared on this node")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// resolve turns the claim's results of this driver into what is to be prepared. A device name is looked up in the record
+// of what was published, never in what NVML numbers the GPUs today.
+func resolve(claim *resourceapi.ResourceClaim, nodeName string, published *checkpoint.Published) ([]checkpoint.Result, error) {
+	if claim.Status.Allocation == nil {
+		return nil, refuse("it is not allocated")
+	}
+	var results []checkpoint.Result
+	for i, r := range claim.Status.Allocation.Devices.Results {
+		if r.Driver != v1alpha1.DriverName {
+			continue
+		}
+		if r.Pool != nodeName {
+			return nil, refuse("device %s belongs to node %s, this is node %s", r.Device, r.Pool, nodeName)
+		}
+		result, err := resolveOne(&r, published)
+		if err != nil {
+			return nil, err
+		}
+		result.Index = i
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpoint.Published) (checkpoint.Result, error) {
+	result := checkpoint.Result{
+		Request: r.Request, Pool: r.Pool, Device: r.Device,
+		ShareID: string(ptr.Deref(r.ShareID, "")), Admin: ptr.Deref(r.AdminAccess, false),
+	}
+	minor, ok := devices.Minor(r.Device)
+	if !ok {
+		return result, refuse("device %s is not one of this driver's", r.Device)
+	}
+	offered := published.ByMinor(minor)
+	if offered == nil {
+		return result, refuse("device %s is not published by this node", r.Device)
+	}
+	result.GPU = offered.Facts.UUID
+	if offered.Form.Partitioning == v1alpha1.PartitioningMIG {
+		return placed(result, offered)
+	}
+	if r.Device != devices.Name(minor) {
+		return result, refuse("device %s is a MIG instance, but GPU %s is published whole now", r.Device, result.GPU)
+	}
+	return whole(result, r, offered)
+}
+
+// placed is a MIG instance: its amounts are the profile's.
+func placed(result checkpoint.Result, offered *checkpoint.PublishedGPU) (checkpoint.Result, error) {
+	facts := offered.Facts.GPU()
+	profile, placement, ok := devices.FindPlacement(facts, offered.Minor, result.Device)
+	if !ok {
+		return result, refuse("device %s is no MIG placement of GPU %s, which is divided by MIG now", result.Device, result.GPU)
+	}
+	result.Placement = &checkpoint.Placement{Profile: placement.Profile, Start: placement.Start, Size: profile.MemorySlices}
+	result.Memory = profile.MemoryBytes
+	result.Compute = int64(profile.Compute(facts.ComputeSlices))
+	return result, nil
+}
+
+// whole is a GPU as one device, given to one claim or in shares.
+func whole(
+	result checkpoint.Result, r *resourceapi.DeviceRequestAllocationResult, offered *checkpoint.PublishedGPU,
+) (checkpoint.Result, error) {
+	result.Memory, result.Compute = offered.Facts.MemoryBytes, wholeGPU
+	shared := offered.Form.Sharing != v1alpha1.SharingExclusive
+	if result.Admin {
+		return result, nil
+	}
+	if shared != (result.ShareID != "") {
+		return result, refuse("device %s was allocated %s, but is published %s now",
+			r.Device, sharedWord(result.ShareID != ""), sharedWord(shared))
+	}
+	if !shared {
+		return result, nil
+	}
+	memory, hasMemory := r.ConsumedCapacity[v1alpha1.CapacityMemory]
+	compute, hasCompute := r.ConsumedCapacity[v1alpha1.CapacityCompute]
+	if !hasMemory || !hasCompute {
+		return result, refuse("share %s of device %s carries no amount of memory and compute", result.ShareID, r.Device)
+	}
+	result.Shared = true
+	result.Memory, result.Compute = memory.Value(), compute.Value()
+	result.Enforced = offered.Form.Sharing == v1alpha1.SharingSoftware
+	return result, nil
+}
+
+func sharedWord(shared bool) string {
+	if shared {
+		return "in shares"
+	}
+	return "as a whole"
+}
+
+const wholeGPU = 100 // compute of one GPU, percent
