@@ -154,8 +154,8 @@ type GPUDecision struct {
 	// +kubebuilder:validation:Maximum=100
 	DefaultCompute *int32 `json:"defaultCompute,omitempty"`
 
-	// taint, where set, asks the agent to publish the GPU's devices with a NoSchedule taint, and says why. What runs on
-	// the GPU goes on.
+	// taint asks the agent to publish the GPU's devices with a NoSchedule taint, and says why. What runs on the GPU goes
+	// on. Unset: no taint.
 	// +optional
 	Taint TaintReason `json:"taint,omitempty"`
 }
@@ -173,7 +173,7 @@ type GPUNodeStatus struct {
 
 	// observedGeneration is the generation of spec that the agent has applied and published.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// driverVersion is the version of NVIDIA's driver, such as 580.159.04.

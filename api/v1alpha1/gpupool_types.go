@@ -111,7 +111,7 @@ type GPUPool struct {
 
 	// spec is what the platform team wants; Sluice never writes it.
 	// +required
-	Spec GPUPoolSpec `json:"spec,omitzero"`
+	Spec GPUPoolSpec `json:"spec,omitempty,omitzero"`
 
 	// status is what the manager observed.
 	// +optional
@@ -122,6 +122,7 @@ type GPUPool struct {
 // +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode == 'Exclusive'",message="with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive: leave sharing.mode out or set it to Exclusive"
 // +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.overcommit) || (self.overcommit.memoryPercent == 100 && self.overcommit.computePercent == 100)",message="MIG instances and exclusive GPUs cannot be overcommitted: leave overcommit out, or choose sharing.mode Software or TimeSlicing"
 // +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs (sharing.mode Software or TimeSlicing): an exclusive device is given whole"
+// +kubebuilder:validation:MinProperties=1
 type GPUPoolSpec struct {
 	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
 	// runs a node agent. Prefer labels below node-restriction.kubernetes.io/, which a node cannot give to itself.
@@ -187,6 +188,7 @@ type GPUSelector struct {
 
 // Partitioning says how each GPU of a pool is divided in hardware.
 // +kubebuilder:validation:XValidation:rule="(self.type == 'MIG') == has(self.mig)",message="mig is given exactly when type is MIG: write partitioning: {type: MIG, mig: {strategy: Dynamic}}"
+// +kubebuilder:validation:MinProperties=1
 type Partitioning struct {
 	// type is None (GPUs stay whole) or MIG (GPUs are divided into MIG instances). Default: None.
 	// +optional
@@ -208,6 +210,7 @@ type MIGPartitioning struct {
 }
 
 // Sharing says how tenants use one device together.
+// +kubebuilder:validation:MinProperties=1
 type Sharing struct {
 	// mode is Exclusive (one claim a device), TimeSlicing (several, nothing enforced) or Software (several, each with
 	// its own memory limit and compute share). Unset: Software for whole GPUs, Exclusive for MIG.
@@ -266,7 +269,7 @@ type GPUPoolStatus struct {
 
 	// observedGeneration is the generation of spec that the last successful reconciliation saw.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// sharingMode is the mode in force: spec.sharing.mode, or the default for the partitioning.

@@ -28,7 +28,6 @@ type QuotaAmounts map[string]resource.Quantity
 // GPUQuota says what the tenants of a namespace may hold of the cluster's GPUs.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:subresource:status
 // +kubebuilder:resource:path=gpuquotas,scope=Namespaced,shortName=gquota,categories=sluice
 // +kubebuilder:printcolumn:name="Pools",type=string,JSONPath=`.spec.pools`
 // +kubebuilder:printcolumn:name="Hard",type=string,JSONPath=`.spec.hard`
