@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package publish decides in which form each GPU of a node is offered to the scheduler. It is pure: what is seen, what
+// the manager decided and what is prepared go in, and one outcome a GPU comes out, with the reason.
+//
+// One rule stands above every decision: what a claim has been prepared on is never reshaped or withdrawn, because the
+// scheduler would take its capacity for free. It keeps the form it had, tainted.
+package publish
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+)
+
+// Input is everything that a plan depends on.
+type Input struct {
+	// Look is what NVML shows. It counts only where Failed is "".
+	Look gpu.Node
+	// Failed is the reason for which NVML does not answer, ReasonNVMLNotFound or ReasonNVMLFailed.
+	Failed string
+	// Decisions are the manager's. Undecided is true where there is no word from it at all, which is not the same as a
+	// decision that no pool holds any GPU.
+	Decisions []v1alpha1.GPUDecision
+	Undecided bool
+	// Record is what has been published so far.
+	Record checkpoint.Published
+	// InUse counts the claims that hold something of each GPU, by UUID.
+	InUse map[string]int
+	// Foreign names who else hands out GPUs of this node; "" for nobody.
+	Foreign string
+}
+
+// Outcome is what is to become of one GPU.
+type Outcome struct {
+	// Facts are the GPU as seen now, or as last seen.
+	Facts checkpoint.Facts
+	// Seen is the GPU as NVML shows it; nil where it does not.
+	Seen *gpu.GPU
+	// Minor is the number in device names.
+	Minor int
+	// Form is what to publish, with its taint; nil where the GPU is not offered.
+	Form *v1alpha1.GPUDecision
+	// Decided is true where a pool holds the GPU, and AsDecided where the form is exactly what the manager decided.
+	Decided, AsDecided bool
+	// Reason is one of the API's, Message says in a sentence what stands in the way; "" where nothing does.
+	Reason, Message string
+}
+
+// Plan decides for every GPU that is seen, published or decided, ordered by UUID. A GPU that is decided but was never
+// seen has an Outcome with the UUID alone.
+func Plan(in Input) []Outcome {
+	var outcomes []Outcome
+	for _, uuid := range in.uuids() {
+		outcomes = append(outcomes, in.decide(uuid))
+	}
+	number(outcomes, in)
+	return outcomes
+}
+
+func (in Input) uuids() []string {
+	var uuids []string
+	if in.Failed == "" {
+		for _, g := range in.Look.GPUs {
+			uuids = append(uuids, g.UUID)
+		}
+	}
+	for _, g := range in.Record.GPUs {
+		uuids = append(uuids, g.Facts.UUID)
+	}
+	for _, d := range in.Decisions {
+		uuids = append(uuids, d.UUID)
+	}
+	slices.Sort(uuids)
+	return slices.Compact(uuids)
+}
+
+// situation is what is known of one GPU.
+type situation struct {
+	in      Input
+	uuid    string
+	seen    *gpu.GPU
+	before  *checkpoint.PublishedGPU
+	decided *v1alpha1.GPUDecision
+	used    bool
+}
+
+// check looks at one thing that can stand against publishing a GPU as decided; nil where it does not.
+type check func(s situation) *Outcome
+
+// decide asks the checks in order; the first that has something to say has the word.
+func (in Input) decide(uuid string) Outcome {
+	s := situation{in: in, uuid: uuid, before: in.Record.ByUUID(uuid), used: in.InUse[uuid] > 0}
+	if in.Failed == "" {
+		s.seen = in.Look.ByUUID(uuid)
+	}
+	if i := slices.IndexFunc(in.Decisions, func(d v1alpha1.GPUDecision) bool { return d.UUID == uuid }); i >= 0 {
+		s.decided = &in.Decisions[i]
+	}
+	outcome := Outcome{Reason: v1alpha1.ReasonPublished, AsDecided: true}
+	if s.decided != nil {
+		form := *s.decided
+		outcome.Form = &form
+	}
+	for _, c := range []check{driverAnswers, isThere, belongsToUs, isDecided, keepsShape, canBeDivided, canBeWhole} {
+		if o := c(s); o != nil {
+			outcome = *o
+			break
+		}
+	}
+	outcome.Decided = s.decided != nil
+	outcome.Seen = s.seen
+	outcome.Facts = s.facts()
+	return outcome
+}
+
+func (s situation) facts() checkpoint.Facts {
+	switch {
+	case s.seen != nil:
+		return checkpoint.FactsOf(*s.seen, s.in.Look.DriverVersion)
+	case s.before != nil:
+		return s.before.Facts
+	default:
+		return checkpoint.Facts{UUID: s.uuid}
+	}
+}
+
+// asBefore goes on publishing what was published, tainted, so that nothing new comes.
+func (s situation) asBefore(taint, reason, message string) *Outcome {
+	form := s.before.Form
+	// A taint that the manager has asked for is the one it waits to see.
+	form.Taint = cmp.Or(decidedTaint(s.decided), v1alpha1.TaintReason(taint))
+	return &Outcome{Form: &form, Reason: reason, Message: message}
+}
+
+// inUseAsBefore goes on publishing a GPU that is in use, and withdraws one that is not.
+func (s situation) inUseAsBefore(taint, reason, message string) *Outcome {
+	if s.used && s.before != nil {
+		return s.asBefore(taint, reason, message)
+	}
+	return &Outcome{Reason: reason, Message: message}
+}
+
+func decidedTaint(d *v1alpha1.GPUDecision) v1alpha1.TaintReason {
+	if d == nil {
+		return ""
+	}
+	return d.Taint
+}
+
+// driverAnswers: without NVML nothing can be prepared, and nobody knows what is there. What was published stays, since
+// some of it can be allocated already.
+func driverAnswers(s situation) *Outcome {
+	if s.in.Failed == "" {
+		return nil
+	}
+	message := "NVML does not answer; see the condition DriverAvailable"
+	if s.before == nil {
+		return &Outcome{Reason: s.in.Failed, Message: message}
+	}
+	return s.asBefore(s.in.Failed, s.in.Failed, message)
+}
+
+func isThere(s situation) *Outcome {
+	if s.seen != nil {
+		return nil
+	}
+	return s.inUseAsBefore(v1alpha1.ReasonGPUMissing, v1alpha1.ReasonGPUMissing,
+		"NVML does not show this GPU any more; look at nvidia-smi and the kernel's log for XID errors")
+}
+
+func belongsToUs(s situation) *Outcome {
+	if s.in.Foreign == "" {
+		return nil
+	}
+	return s.inUseAsBefore(v1alpha1.ReasonForeignDriver, v1alpha1.ReasonForeignDriver,
+		"this node's GPUs are handed out by "+s.in.Foreign+" as well")
+}
+
+func isDecided(s situation) *Outcome {
+	switch {
+	case s.decided != nil:
+		return nil
+	case s.in.Undecided && s.before != nil:
+		form := s.before.Form
+		return &Outcome{Form: &form, Reason: v1alpha1.ReasonPublished}
+	case s.used && s.before != nil:
+		return s.asBefore(string(v1alpha1.TaintNotSelected), v1alpha1.ReasonInUse,
+			"no pool holds the GPU any more, but claims are prepared on it")
+	default:
+		return &Outcome{Reason: v1alpha1.ReasonNoPool}
+	}
+}
+
+func keepsShape(s situation) *Outcome {
+	if s.before == nil || !s.used || SameShape(s.before.Form, *s.decided) {
+		return nil
+	}
+	return s.asBefore(string(v1alpha1.TaintPoolChanged), v1alpha1.ReasonInUse,
+		fmt.Sprintf("it stays as pool %s published it until the claims prepared on it are released", s.before.Form.Pool))
+}
+
+// SameShape is true where going from one form to the other changes amounts only: devices stay what they are.
+func SameShape(a, b v1alpha1.GPUDecision) bool {
+	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && a.Sharing == b.Sharing
+}
+
+func canBeDivided(s situation) *Outcome {
+	if s.decided.Partitioning != v1alpha1.PartitioningMIG {
+		return nil
+	}
+	g := s.seen
+	switch {
+	case g.MIGMode == gpu.MIGUnsupported || len(g.Profiles) == 0:
+		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported,
+			fmt.Sprintf("%s with driver %s has no MIG; let a pool with partitioning None select it", g.Product, s.in.Look.DriverVersion))
+	case g.MIGMode == gpu.MIGDisabled && !g.MIGModeSwitchable:
+		return s.inUseAsBefore(v1alpha1.ReasonMIGModeOff, v1alpha1.ReasonMIGModeOff, fmt.Sprintf(
+			"MIG mode is off and this board needs a reset to turn it on: stop what uses the GPU, then run "+
+				"`nvidia-smi -i %[1]s -mig 1 && nvidia-smi -i %[1]s --gpu-reset` on the node", g.UUID))
+	default:
+		return nil
+	}
+}
+
+func canBeWhole(s situation) *Outcome {
+	if s.decided.Partitioning == v1alpha1.PartitioningMIG || s.seen.MIGMode != gpu.MIGEnabled {
+		return nil
+	}
+	return s.inUseAsBefore(v1alpha1.ReasonMIGModeOn, v1alpha1.ReasonMIGModeOn, fmt.Sprintf(
+		"MIG mode is on, so the GPU cannot be used whole: run `nvidia-smi -i %s -mig 0` on the node, or let a MIG pool select it",
+		s.seen.UUID))
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report puts together the status of a GPUNode: what is really there, as one value, from one look at everything.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/publish"
+)
+
+// Facts are everything that a status says.
+type Facts struct {
+	// Before is the status as it stands; only the times of conditions that do not change are taken from it, and what
+	// cannot be looked at while NVML is away.
+	Before v1alpha1.GPUNodeStatus
+	// Now is the time of conditions that change.
+	Now metav1.Time
+	// Generation is that of the spec that the outcomes follow.
+	Generation int64
+	// Outcomes are the plan.
+	Outcomes []publish.Outcome
+	// DriverVersion is NVIDIA's driver's.
+	DriverVersion string
+	// DriverFailed is the reason for which NVML does not answer, "" where it does; DriverMessage is what was tried.
+	DriverFailed, DriverMessage string
+	// Foreign names who else hands out the GPUs.
+	Foreign string
+	// Published is what the ResourceSlices say, by UUID; Settled is true where that is all that is wanted, and
+	// PublishError the last thing that went wrong on the way.
+	Published    map[string]v1alpha1.PublishedForm
+	Settled      bool
+	PublishError string
+	// InUse counts the claims of each GPU, by UUID.
+	InUse map[string]int
+}
+
+const (
+	// Bounds of the API.
+	maxMessage  = 512
+	maxCondMsg  = 1024
+	maxProducts = 256
+	maxProfiles = 256
+	maxGPUs     = 64
+)
+
+// Status is the status that the facts make.
+func Status(f Facts) v1alpha1.GPUNodeStatus {
+	s := v1alpha1.GPUNodeStatus{
+		Conditions:         slices.Clone(f.Before.Conditions),
+		ObservedGeneration: f.Before.ObservedGeneration,
+		DriverVersion:      f.DriverVersion,
+	}
+	if f.Settled {
+		s.ObservedGeneration = f.Generation
+	}
+	published := 0
+	for _, o := range f.Outcomes {
+		if o.Facts.Product == "" || len(s.GPUs) == maxGPUs {
+			continue // decided, but never seen: there is nothing to say but in Ready's message
+		}
+		g := gpuStatus(o, f)
+		if g.Published != nil {
+			published++
+		}
+		s.GPUs = append(s.GPUs, g)
+	}
+	s.Products = products(s.GPUs)
+	s.Profiles = profiles(f.Outcomes)
+	s.Summary = fmt.Sprintf("%d/%d GPUs", published, len(s.GPUs))
+	setConditions(&s, f)
+	return s
+}
+
+func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
+	uuid := o.Facts.UUID
+	g := v1alpha1.GPUStatus{
+		UUID: uuid, Minor: ptr.To(int32(o.Minor)), //nolint:gosec // a minor is at most 255
+		Product: o.Facts.Product, Architecture: o.Facts.Architecture,
+		Memory:  *resource.NewQuantity(o.Facts.MemoryBytes, resource.BinarySI),
+		Tenants: ptr.To(int32(f.InUse[uuid])), //nolint:gosec // claims of one node
+		Reason:  o.Reason, Message: shorten(o.Message, maxMessage),
+	}
+	if form, ok := f.Published[uuid]; ok {
+		g.Published = &form
+	}
+	if o.Form != nil && o.AsDecided && !f.Settled {
+		g.Reason, g.Message = v1alpha1.ReasonPublishing, shorten(publishingMessage(f), maxMessage)
+	}
+	switch {
+	case o.Seen != nil:
+		g.MIGMode = v1alpha1.MIGModeState(o.Seen.MIGMode)
+		g.Instances = instances(o.Seen.Instances)
+	case f.DriverFailed != "":
+		if i := slices.IndexFunc(f.Before.GPUs, func(b v1alpha1.GPUStatus) bool { return b.UUID == uuid }); i >= 0 {
+			g.MIGMode, g.Instances = f.Before.GPUs[i].MIGMode, f.Before.GPUs[i].Instances
+		}
+	}
+	return g
+}
+
+func publishingMessage(f Facts) string {
+	if f.PublishError != "" {
+		return "the ResourceSlices are not written yet: " + f.PublishError
+	}
+	return "the ResourceSlices are being written"
+}
+
+func instances(list []gpu.Instance) []v1alpha1.MIGInstance {
+	var out []v1alpha1.MIGInstance
+	for _, i := range list {
+		out = append(out, v1alpha1.MIGInstance{
+			Start: ptr.To(int32(i.Start)), Profile: i.Profile, UUID: i.UUID, //nolint:gosec // a start is at most 15
+		})
+	}
+	return out
+}
+
+// products is one line: "4 × NVIDIA H100 80GB HBM3, 1 × NVIDIA A100".
+func products(gpus []v1alpha1.GPUStatus) string {
+	count := map[string]int{}
+	for _, g := range gpus {
+		count[g.Product]++
+	}
+	var parts []string
+	for _, g := range gpus {
+		if n := count[g.Product]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d × %s", n, g.Product))
+			delete(count, g.Product)
+		}
+	}
+	return shorten(strings.Join(parts, ", "), maxProducts)
+}
+
+func profiles(outcomes []publish.Outcome) []v1alpha1.MIGProfile {
+	var list []v1alpha1.MIGProfile
+	for _, o := range outcomes {
+		for _, p := range o.Facts.Profiles {
+			list = append(list, v1alpha1.MIGProfile{
+				Product: o.Facts.Product, Name: p.Name,
+				Memory:  *resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
+				Compute: int32(max(1, gpu.Profile(p).Compute(o.Facts.ComputeSlices))), //nolint:gosec // percent
+			})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.MIGProfile) int {
+		return cmp.Or(cmp.Compare(a.Product, b.Product), a.Memory.Cmp(b.Memory), cmp.Compare(a.Name, b.Name))
+	})
+	list = slices.CompactFunc(list, func(a, b v1alpha1.MIGProfile) bool { return a.Product == b.Product && a.Name == b.Name })
+	return list[:min(len(list), maxProfiles)]
+}
+
+// shorten keeps a text within a bound of the API, at a character's edge.
+func shorten(s string, bound int) string {
+	const dots = "…"
+	if len(s) <= bound {
+		return s
+	}
+	cut := bound - len(dots)
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + dots
+}
