@@ -204,7 +204,7 @@ func TestMissing(t *testing.T) {
 	needs := []classes.Need{
 		{Name: "a.sluice.dev", Pools: []string{"a"}}, {Name: "b.sluice.dev", Pools: []string{"b"}}, {Name: "gpu.sluice.dev", Pools: []string{"a", "b"}},
 	}
-	existing := []resourceapi.DeviceClass{foreign("gpu.sluice.dev", "")}
+	existing := []resourceapi.DeviceClass{foreign("a.sluice.dev", ""), *classes.Render(needs[2])}
 	if diff := cmp.Diff([]string{"a.sluice.dev"}, classes.Missing("a", needs, existing)); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}

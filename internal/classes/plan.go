@@ -100,12 +100,14 @@ func foreignResources(existing []resourceapi.DeviceClass) map[string]bool {
 	return taken
 }
 
-// Missing are the classes that a pool needs and that do not exist, in order.
+// Missing are the classes that a pool needs and that Sluice has not made, in order.
 func Missing(pool string, needs []Need, existing []resourceapi.DeviceClass) []string {
 	var missing []string
 	for _, need := range needs {
-		exists := slices.ContainsFunc(existing, func(c resourceapi.DeviceClass) bool { return c.Name == need.Name })
-		if slices.Contains(need.Pools, pool) && !exists {
+		made := slices.ContainsFunc(existing, func(c resourceapi.DeviceClass) bool {
+			return c.Name == need.Name && Managed(&c)
+		})
+		if slices.Contains(need.Pools, pool) && !made {
 			missing = append(missing, need.Name)
 		}
 	}

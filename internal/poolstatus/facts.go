@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package poolstatus says what a GPUPool's status is: counts, and conditions with sentences that tell what to do.
+package poolstatus
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/devices"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+)
+
+// facts are what a look at all nodes tells about one pool.
+type facts struct {
+	pool *v1alpha1.GPUPool
+
+	// What the selectors find.
+	gpuNodes      int            // nodes with an agent
+	matchingNodes int            // of them, those that nodeSelector matches
+	offered       map[string]int // GPUs of matching nodes, by product
+	selected      int            // GPUs that both selectors match
+	contested     []place        // of them, those that another pool holds
+
+	// What the pool holds.
+	nodes       int
+	held        int
+	published   int
+	allocated   int
+	physical    int64
+	offeredMem  int64 // published memory
+	usedMem     int64
+	unpublished []place // held, meant to stay, and not published as decided
+	changing    int     // held, published in the old form until its tenants have finished
+	draining    drain
+}
+
+// place is a GPU and what there is to say about it.
+type place struct {
+	node, device string
+	pool         string // who holds it
+	reason       string
+	message      string
+}
+
+// drain is what must leave the pool.
+type drain struct {
+	gpus    int
+	tenants []string // namespace/name of pods, or of claims without a pod
+	behind  []string // nodes whose agent has not applied the decision yet
+}
+
+// gather looks at every node once.
+func gather(in Input) facts {
+	f := facts{pool: in.Pool, offered: map[string]int{}}
+	for _, node := range in.Nodes {
+		f.addNode(node)
+	}
+	slices.Sort(f.draining.tenants)
+	f.draining.tenants = slices.Compact(f.draining.tenants)
+	return f
+}
+
+func (f *facts) addNode(node assign.Node) {
+	f.gpuNodes++
+	matching := assign.SelectsNode(f.pool, node.Labels)
+	if matching {
+		f.matchingNodes++
+	}
+	decisions := make(map[string]*v1alpha1.GPUDecision, len(node.GPUNode.Decisions()))
+	for i, d := range node.GPUNode.Decisions() {
+		decisions[d.UUID] = &node.GPUNode.Decisions()[i]
+	}
+	byGPU := assign.ByGPU(node)
+	holds := false
+	for i := range node.GPUNode.Status.GPUs {
+		reported := &node.GPUNode.Status.GPUs[i]
+		decision := decisions[reported.UUID]
+		delete(decisions, reported.UUID)
+		if matching {
+			f.offered[reported.Product]++
+			f.addSelected(node, reported, decision)
+		}
+		if decision != nil && decision.Pool == f.pool.Name {
+			holds = true
+			f.addHeld(node, reported, decision, byGPU[reported.UUID])
+		}
+	}
+	for _, d := range decisions { // those that the agent does not report
+		if d.Pool == f.pool.Name {
+			holds = true
+			f.addMissing(node, d, byGPU[""])
+		}
+	}
+	if holds {
+		f.nodes++
+	}
+}
+
+// addSelected counts a GPU of a matching node, whoever holds it.
+func (f *facts) addSelected(node assign.Node, reported *v1alpha1.GPUStatus, decision *v1alpha1.GPUDecision) {
+	if !assign.Selects(f.pool, node.Labels, reported.UUID, reported) {
+		return
+	}
+	f.selected++
+	if decision != nil && decision.Pool != f.pool.Name {
+		f.contested = append(f.contested, place{node: node.GPUNode.Name, device: deviceName(reported), pool: decision.Pool})
+	}
+}
+
+func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
+	f.held++
+	f.physical += reported.Memory.Value()
+	if len(allocations) > 0 {
+		f.allocated++
+	}
+	for _, a := range allocations {
+		f.usedMem += allocatedMemory(node.GPUNode, reported, a)
+	}
+	if f.leaves(d) {
+		f.addDraining(node, d, allocations)
+		return
+	}
+	if isPublished(reported, d) {
+		f.published++
+		f.offeredMem += devices.PublishedMemory(reported.Memory.Value(), d.MemoryPercent)
+		return
+	}
+	f.unpublished = append(f.unpublished, place{
+		node: node.GPUNode.Name, device: deviceName(reported), reason: reported.Reason, message: reported.Message,
+	})
+}
+
+// addMissing counts a held GPU that the agent does not report; claims on unreported GPUs may be its own.
+func (f *facts) addMissing(node assign.Node, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
+	f.held++
+	if f.leaves(d) {
+		f.addDraining(node, d, allocations)
+		return
+	}
+	f.unpublished = append(f.unpublished, place{
+		node: node.GPUNode.Name, device: d.UUID, reason: v1alpha1.ReasonGPUMissing, message: "the node's agent does not see the GPU",
+	})
+}
+
+// leaves says whether a held GPU is to leave the pool or to change its form. A pool that is being deleted gives up all,
+// also where the decision does not say so yet.
+func (f *facts) leaves(d *v1alpha1.GPUDecision) bool {
+	return d.Taint != "" || !f.pool.DeletionTimestamp.IsZero()
+}
+
+func (f *facts) addDraining(node assign.Node, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
+	f.draining.gpus++
+	for _, a := range allocations {
+		f.draining.tenants = append(f.draining.tenants, tenants(a)...)
+	}
+	name := node.GPUNode.Name
+	if node.GPUNode.Status.ObservedGeneration < node.GPUNode.Generation && !slices.Contains(f.draining.behind, name) {
+		f.draining.behind = append(f.draining.behind, name)
+	}
+	if d.Taint == v1alpha1.TaintPoolChanged {
+		f.changing++
+	}
+}
+
+// tenants names who holds an allocation: the pods it is reserved for, else the claim.
+func tenants(a assign.Allocation) []string {
+	if len(a.Pods) == 0 {
+		return []string{"claim " + a.Claim.String()}
+	}
+	names := make([]string, 0, len(a.Pods))
+	for _, pod := range a.Pods {
+		names = append(names, a.Claim.Namespace+"/"+pod)
+	}
+	return names
+}
+
+func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
+	p := reported.Published
+	return p != nil && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
+}
+
+// allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.
+func allocatedMemory(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, a assign.Allocation) int64 {
+	if a.Memory != nil {
+		return a.Memory.Value()
+	}
+	minor := int(ptr.Deref(reported.Minor, 0))
+	if a.Device == devices.Name(minor) {
+		return reported.Memory.Value()
+	}
+	for _, profile := range node.Status.Profiles {
+		anyStart := strings.TrimSuffix(devices.PlacementName(minor, gpu.Placement{Profile: profile.Name}), "0")
+		if profile.Product == reported.Product && strings.HasPrefix(a.Device, anyStart) {
+			return profile.Memory.Value()
+		}
+	}
+	return 0
+}
+
+func deviceName(reported *v1alpha1.GPUStatus) string {
+	return devices.Name(int(ptr.Deref(reported.Minor, 0)))
+}

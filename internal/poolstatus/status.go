@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package poolstatus
+
+import (
+	"strconv"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/classes"
+)
+
+// Input is everything that a pool's status is made from.
+type Input struct {
+	// Pool is the pool.
+	Pool *v1alpha1.GPUPool
+	// Pools are all pools, this one among them.
+	Pools []v1alpha1.GPUPool
+	// Nodes are all nodes that have an agent.
+	Nodes []assign.Node
+	// Needs are the classes that the pools need, Classes those that exist.
+	Needs   []classes.Need
+	Classes []resourceapi.DeviceClass
+}
+
+// Result is a pool's status, and whether the pool may go.
+type Result struct {
+	// Status is complete but for the conditions' transition times.
+	Status v1alpha1.GPUPoolStatus
+	// Released is true when the pool is being deleted, no GPU is decided for it and its class is gone.
+	Released bool
+}
+
+// Compute says what a pool's status is.
+func Compute(in Input) Result {
+	f := gather(in)
+	status := v1alpha1.GPUPoolStatus{
+		ObservedGeneration: in.Pool.Generation,
+		SharingMode:        in.Pool.SharingMode(),
+		Summary:            summary(f),
+		Nodes:              ptr.To(int32(f.nodes)), //nolint:gosec // a cluster has far fewer nodes than 2^31
+		GPUs: &v1alpha1.PoolGPUCount{
+			Held: count(f.held), Published: count(f.published), Allocated: count(f.allocated),
+		},
+		Memory: &v1alpha1.PoolMemory{
+			Physical: bytes(f.physical), Published: bytes(f.offeredMem), Allocated: bytes(f.usedMem),
+		},
+	}
+	for _, c := range []metav1.Condition{
+		ready(in, f), contested(f), resourceNameConflict(in), draining(f),
+	} {
+		c.ObservedGeneration = in.Pool.Generation
+		status.Conditions = append(status.Conditions, c)
+	}
+	return Result{Status: status, Released: released(in, f)}
+}
+
+// released says whether nothing of a deleted pool is left.
+func released(in Input, f facts) bool {
+	if in.Pool.DeletionTimestamp.IsZero() || f.held > 0 {
+		return false
+	}
+	for i := range in.Classes {
+		if in.Classes[i].Name == classes.ForPool(in.Pool.Name) && classes.Managed(&in.Classes[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// summary is the line a person wants: GPUs with a tenant / held · memory allocated / published.
+func summary(f facts) string {
+	return strconv.Itoa(f.allocated) + "/" + strconv.Itoa(f.held) + " GPUs · " +
+		gib(f.usedMem) + "/" + gib(f.offeredMem) + " GiB"
+}
+
+// gib writes bytes as GiB with one decimal where there is one.
+func gib(n int64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64), ".0")
+}
+
+func count(n int) *int32 { return ptr.To(int32(n)) } //nolint:gosec // a cluster has far fewer GPUs than 2^31
+
+func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
