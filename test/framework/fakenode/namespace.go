@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakenode
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// insideVariable marks the process that Main started in a namespace of its own.
+const insideVariable = "FAKENODE_INSIDE"
+
+// procDriver is where NVIDIA's driver shows the minors of MIG's device nodes.
+const procDriver = "/proc/driver"
+
+// Main runs a package's tests in a mount namespace of their own in which /proc/driver can be written, and ends the
+// process. It starts the test binary again, since a process with threads cannot change its namespaces for all of them.
+// Without root it needs user namespaces.
+func Main(m *testing.M) {
+	if os.Getenv(insideVariable) != "" {
+		if err := unix.Mount("sluice", procDriver, "tmpfs", 0, "mode=0755"); err != nil {
+			fmt.Fprintf(os.Stderr, "mounting a %s for the tests: %v\n", procDriver, err)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	os.Exit(again())
+}
+
+// again runs this binary with the same arguments in a new mount namespace and returns its exit status.
+func again() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // go test's own timeout ends it
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	// The death signal follows the thread that starts the process.
+	runtime.LockOSThread()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return exit.ExitCode()
+	default:
+		fmt.Fprintf(os.Stderr, "running the tests in a mount namespace: %v\n", err)
+		return 1
+	}
+}
+
+// settle fits the node into the namespace that Main made: the MIG minors where nvcdi reads them, and device nodes where
+// mknod was not allowed. Without Main there is nothing to settle.
+func (n *Node) settle() error {
+	if os.Getenv(insideVariable) == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(n.Root, procDriver))
+	if err != nil {
+		return fmt.Errorf("reading the driver root: %w", err)
+	}
+	for _, entry := range entries {
+		target := filepath.Join(procDriver, entry.Name())
+		if err := os.RemoveAll(target); err != nil {
+			return fmt.Errorf("removing what an earlier node left: %w", err)
+		}
+		if err := os.CopyFS(target, os.DirFS(filepath.Join(n.Root, procDriver, entry.Name()))); err != nil {
+			return fmt.Errorf("copying %s: %w", entry.Name(), err)
+		}
+	}
+	return filepath.WalkDir(filepath.Join(n.Root, "dev"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("binding a device to %s: %w", path, err)
+		}
+		return nil
+	})
+}
