@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package request
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+)
+
+func TestGather(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1, 0))
+	object := func(name string, spec v1alpha1.GPUPoolSpec) v1alpha1.GPUPool {
+		return v1alpha1.GPUPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	}
+	shared := object("shared", v1alpha1.GPUPoolSpec{
+		Default: ptr.To(true),
+		Sharing: v1alpha1.Sharing{DefaultMemory: ptr.To(resource.MustParse("8Gi")), DefaultCompute: ptr.To[int32](10)},
+	})
+	mig := object("mig", v1alpha1.GPUPoolSpec{Partitioning: v1alpha1.Partitioning{Type: v1alpha1.PartitioningMIG}})
+	whole := object("whole", v1alpha1.GPUPoolSpec{Sharing: v1alpha1.Sharing{Mode: v1alpha1.SharingExclusive}})
+	whole.DeletionTimestamp = &now
+
+	decide := func(uuid, pool string, partitioning v1alpha1.PartitioningType, taint v1alpha1.TaintReason) v1alpha1.GPUDecision {
+		return v1alpha1.GPUDecision{UUID: uuid, Pool: pool, Partitioning: partitioning, Taint: taint}
+	}
+	node := v1alpha1.GPUNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Spec: &v1alpha1.GPUNodeSpec{GPUs: []v1alpha1.GPUDecision{
+			decide("u0", "shared", v1alpha1.PartitioningNone, ""),
+			decide("u1", "shared", v1alpha1.PartitioningNone, v1alpha1.TaintNotSelected),
+			decide("u2", "mig", v1alpha1.PartitioningMIG, ""),
+			decide("u3", "mig", v1alpha1.PartitioningMIG, ""),
+			decide("u4", "mig", v1alpha1.PartitioningNone, ""),
+			decide("u5", "shared", v1alpha1.PartitioningNone, ""),
+			decide("u6", "gone", v1alpha1.PartitioningNone, ""),
+		}},
+		Status: v1alpha1.GPUNodeStatus{Profiles: []v1alpha1.MIGProfile{
+			{Product: "A", Name: "1g.10gb", Memory: resource.MustParse("9.5Gi"), Compute: 14},
+			{Product: "B", Name: "1g.12gb", Memory: resource.MustParse("11Gi"), Compute: 14},
+		}},
+	}
+	for _, uuid := range []string{"u0", "u1", "u2", "u3", "u4", "u6"} {
+		node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: "A", Memory: resource.MustParse("85899345921")})
+	}
+	undecided := v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+
+	gpu := GPU{Node: "n1", Product: "A", Memory: 80 * gibi}
+	want := []Pool{
+		{
+			Name: "mig", Form: MIG, GPUs: []GPU{gpu, gpu},
+			Profiles: []Profile{{Product: "A", Name: "1g.10gb", Memory: mi(9728), Compute: 14}},
+		},
+		{Name: "shared", Default: true, Form: Shared, DefaultMemory: 8 * gibi, DefaultCompute: 10, GPUs: []GPU{gpu}},
+		{Name: "whole", Deleting: true, Form: Exclusive},
+	}
+	got := Gather([]v1alpha1.GPUPool{whole, shared, mig}, []v1alpha1.GPUNode{node, undecided})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+}
+
+func TestFormatMemory(t *testing.T) {
+	for _, tc := range []struct {
+		bytes int64
+		want  string
+	}{
+		{mi(9728), "9.5Gi"}, {mi(9856), "9.62Gi"}, {mi(81152), "79.25Gi"}, {10 * gibi, "10Gi"}, {mi(512), "512Mi"},
+		{gibi - 1, "1023Mi"}, {100 * gibi, "100Gi"}, {mi(1075), "1.04Gi"},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			if got := FormatMemory(tc.bytes); got != tc.want {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+func TestLargerProfile(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		pool    Pool
+		request Request
+		want    string
+	}{
+		{
+			name: "an amount that the name promises but the instance lacks", pool: migPool("mig", a100),
+			request: Request{MemoryMi: 40 << 10, Profiles: []string{"7g.80gb"}},
+			want:    "40Gi does not fit 3g.40gb (39.25Gi): takes 7g.80gb (79Gi)",
+		},
+		{
+			name: "an amount that fits what its name says", pool: migPool("mig", a100),
+			request: Request{MemoryMi: 9 << 10, Profiles: []string{"1g.10gb", "1g.20gb"}},
+		},
+		{
+			name: "an amount between two sizes", pool: migPool("mig", a100),
+			request: Request{MemoryMi: 12 << 10, Profiles: []string{"1g.20gb", "3g.40gb"}},
+		},
+		{
+			name: "an amount that one of two boards holds under the same name", pool: migPool("mig", a100, h100),
+			request: Request{MemoryMi: 9900, Profiles: []string{"1g.10gb", "1g.20gb"}},
+		},
+		{
+			name: "a profile that lacks the compute anyway is not missed", pool: migPool("mig", a100),
+			request: Request{MemoryMi: 10 << 10, Compute: 42, Profiles: []string{"3g.40gb"}},
+		},
+		{
+			name: "compute alone", pool: migPool("mig", a100), request: Request{Compute: 50, Profiles: []string{"4g.40gb"}},
+		},
+		{
+			name: "a profile that the pool does not have any more", pool: migPool("mig", a30),
+			request: Request{MemoryMi: 10 << 10, Profiles: []string{"1g.20gb"}},
+		},
+		{
+			name: "a shared pool", pool: sharedPool("shared", 1), request: Request{MemoryMi: 10 << 10},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, tc.pool.LargerProfile(tc.request)); diff != "" {
+				t.Errorf("sentence (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
