@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"github.com/sluice-gpu/sluice/test/lab/certs"
+	"github.com/sluice-gpu/sluice/test/lab/cluster"
+)
+
+// adminClient speaks as the lab's administrator.
+func adminClient(lab *cluster.State) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", lab.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the lab's kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return client, nil
+}
+
+// writeKubeletIdentity makes the kubelet the node that it says it is, with a node's rights and no others.
+func writeKubeletIdentity(dir cluster.Dir, lab *cluster.State, spec Spec, paths Paths, now time.Time) error {
+	pair, err := certs.Read(dir.Certs(), "ca")
+	if err != nil {
+		return err
+	}
+	authority, err := certs.Load(pair, now)
+	if err != nil {
+		return err
+	}
+	user := "system:node:" + spec.Name
+	client, err := authority.Client(user, "system:nodes")
+	if err != nil {
+		return err
+	}
+	return certs.WriteKubeconfig(paths.KubeletKubeconfig, lab.Server, pair.Cert, certs.User{Name: user, Pair: client})
+}
+
+// writeAgentIdentity gives the agent a fresh token of its service account, bound to the node, as its pod would have; or
+// the administrator's rights if it has no service account.
+func writeAgentIdentity(ctx context.Context, client kubernetes.Interface, dir cluster.Dir, lab *cluster.State, s *State) error {
+	if len(s.Spec.Agent) == 0 {
+		return nil
+	}
+	if s.Spec.ServiceAccount == "" {
+		content, err := os.ReadFile(lab.Kubeconfig)
+		if err != nil {
+			return fmt.Errorf("reading the lab's kubeconfig: %w", err)
+		}
+		if err := os.WriteFile(s.Paths.Kubeconfig, content, 0o600); err != nil {
+			return fmt.Errorf("writing the agent's kubeconfig: %w", err)
+		}
+		return nil
+	}
+	namespace, name, ok := strings.Cut(s.Spec.ServiceAccount, "/")
+	if !ok || namespace == "" || name == "" {
+		return fmt.Errorf("the service account %q is not as in namespace/name", s.Spec.ServiceAccount)
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, s.Spec.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the node: %w", err)
+	}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: ptr.To[int64](24 * 60 * 60),
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("making a token of the service account %s: %w", s.Spec.ServiceAccount, err)
+	}
+	ca, err := certs.Read(dir.Certs(), "ca")
+	if err != nil {
+		return err
+	}
+	user := certs.User{Name: "system:serviceaccount:" + namespace + ":" + name, Token: token.Status.Token}
+	return certs.WriteKubeconfig(s.Paths.Kubeconfig, lab.Server, ca.Cert, user)
+}
