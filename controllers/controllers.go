@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controllers lists everything that runs in the manager.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/deviceclass"
+	"github.com/sluice-gpu/sluice/controllers/gpunode"
+	"github.com/sluice-gpu/sluice/controllers/pool"
+	"github.com/sluice-gpu/sluice/controllers/view"
+)
+
+// Options are what the controllers need to know.
+type Options struct {
+	// ExtendedResources gives the classes of MIG instances and whole GPUs their nvidia.com/... names.
+	ExtendedResources bool
+	// DrainSettle is how long a published taint must stand before a GPU changes hands.
+	DrainSettle time.Duration
+	// Clock tells the time.
+	Clock clock.WithTicker
+	// Metrics is where metrics are registered.
+	Metrics prometheus.Registerer
+}
+
+// Scheme knows every kind that the manager reads or writes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// SetupAll registers every index and every controller.
+func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	steps := []struct {
+		name  string
+		setup func() error
+	}{
+		{"indexes", func() error { return view.Index(ctx, mgr.GetFieldIndexer()) }},
+		{"gpunode", func() error { return gpunode.Setup(mgr, gpunode.Options{DrainSettle: o.DrainSettle, Clock: o.Clock}) }},
+		{"pool", func() error {
+			return pool.Setup(mgr, pool.Options{ExtendedResources: o.ExtendedResources, Metrics: o.Metrics})
+		}},
+		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
+	}
+	for _, step := range steps {
+		if err := step.setup(); err != nil {
+			return fmt.Errorf("setting up %s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// SetupWebhooks registers every webhook. The webhook server must have a certificate by then: it starts with the first.
+func SetupWebhooks(_ context.Context, mgr ctrl.Manager, _ Options) error {
+	mgr.GetWebhookServer()
+	return nil
+}
