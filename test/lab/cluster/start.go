@@ -35,9 +35,11 @@ func (l *labRun) launch(c *Component) error {
 	if c.Running() {
 		return nil
 	}
-	p, err := process.Start(process.Spec{
-		Path: filepath.Join(l.state.Binaries, c.Name), Args: c.Args, Log: c.Log, Env: componentEnv(),
-	})
+	path := c.Path
+	if path == "" {
+		path = filepath.Join(l.state.Binaries, c.Name)
+	}
+	p, err := process.Start(process.Spec{Path: path, Args: c.Args, Log: c.Log, Env: append(componentEnv(), c.Env...)})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", c.Name, err)
 	}
@@ -52,6 +54,9 @@ func componentEnv() []string {
 }
 
 func (l *labRun) awaitHealth(ctx context.Context, c *Component) error {
+	if c.Health == "" {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ended := make(<-chan struct{})

@@ -48,14 +48,17 @@ type Ports struct {
 	Scheduler         int `json:"scheduler"`
 }
 
-// Component is one process of the control plane.
+// Component is one process of the control plane, or one that was added beside it.
 type Component struct {
-	// Name is the program's name.
+	// Name is the component's name, for one of the control plane the program's.
 	Name string `json:"name"`
+	// Path is the program of a component that is not the control plane's; Env is what its environment has beyond the least.
+	Path string   `json:"path,omitempty"`
+	Env  []string `json:"env,omitempty"`
 	// Args are its arguments, the same at every start.
 	Args []string `json:"args"`
-	// Health is the URL that answers 200 once it is ready.
-	Health string `json:"health"`
+	// Health is the URL that answers 200 once it is ready; "" for one that says nothing about it.
+	Health string `json:"health,omitempty"`
 	// Log is its log file.
 	Log string `json:"log"`
 	// Process is the running process; a stopped component has none.

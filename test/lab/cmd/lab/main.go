@@ -37,7 +37,7 @@ func command() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(buildCommand(), upCommand(), downCommand(), envCommand(), statusCommand(),
-		stopCommand(), startCommand(), nodeCommand(), kubeletCommand())
+		stopCommand(), startCommand(), runCommand(), nodeCommand(), kubeletCommand())
 	return root
 }
 
