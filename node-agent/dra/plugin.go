@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	resourceapi "k8s.io/api/resource/v1"
@@ -28,13 +29,15 @@ type Claims interface {
 // Observer is told what happened. Its methods must not block.
 type Observer interface {
 	// Prepared and Unprepared are called after each claim.
-	Prepared(err error)
-	Unprepared(err error)
+	Prepared(took time.Duration, err error)
+	Unprepared(took time.Duration, err error)
 	// Registered is called when kubelet has registered the driver, which it does each time it starts; it then has
 	// deleted the node's slices.
 	Registered()
 	// PublishFailed is called with errors of the slices' upkeep, which goes on trying.
 	PublishFailed(err error)
+	// ServerFailed is called when kubelet cannot be served any more.
+	ServerFailed(err error)
 }
 
 // plugin answers kubelet's calls.
@@ -53,8 +56,9 @@ func (p *plugin) PrepareResourceClaims(
 	answers := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
 		log := p.log.WithValues("claim", claim.Namespace+"/"+claim.Name, "uid", claim.UID)
+		start := time.Now()
 		results, err := p.claims.Prepare(ctx, claim)
-		p.observer.Prepared(err)
+		p.observer.Prepared(time.Since(start), err)
 		if err != nil {
 			log.Error(err, "Claim not prepared")
 			answers[claim.UID] = kubeletplugin.PrepareResult{
@@ -75,8 +79,9 @@ func (p *plugin) UnprepareResourceClaims(
 	answers := make(map[types.UID]error, len(claims))
 	for _, claim := range claims {
 		log := p.log.WithValues("claim", claim.String(), "uid", claim.UID)
+		start := time.Now()
 		err := p.claims.Unprepare(ctx, string(claim.UID))
-		p.observer.Unprepared(err)
+		p.observer.Unprepared(time.Since(start), err)
 		if err != nil {
 			log.Error(err, "Claim not released; kubelet tries again")
 			err = fmt.Errorf("releasing claim %s: %w", claim.NamespacedName, err)
@@ -96,6 +101,10 @@ func (p *plugin) HandleError(_ context.Context, err error, msg string) {
 		err = fmt.Errorf("the API server does not keep what Sluice needs: %w", err)
 	}
 	p.log.Error(err, "In the background", "what", msg)
+	if !errors.Is(err, kubeletplugin.ErrRecoverable) {
+		p.observer.ServerFailed(fmt.Errorf("%s: %w", msg, err))
+		return
+	}
 	p.observer.PublishFailed(fmt.Errorf("%s: %w", msg, err))
 }
 

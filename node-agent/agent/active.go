@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+)
+
+// activeFile is locked by the active agent of the node. Two agents overlap while one replaces the other; both serve
+// kubelet, but slices and status have one writer.
+const activeFile = "active.lock"
+
+const activeRetry = time.Second
+
+// BecomeActive waits until no other agent of the node is active. The role ends when the returned function is called, or
+// with the process.
+func BecomeActive(ctx context.Context, stateDir string, c clock.Clock) (resign func(), err error) {
+	path := filepath.Join(stateDir, activeFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the agent's own state directory
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of the active agent: %w", err)
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor is small
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = file.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, fmt.Errorf("waiting for the active agent to end: %w", context.Cause(ctx))
+		case <-c.After(activeRetry):
+		}
+	}
+}

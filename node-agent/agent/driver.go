@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/nvml"
+)
+
+// Driver is the NVML door of a node on which the driver may be missing now and there later. It opens the door when it is
+// needed and opens it anew after it has failed.
+type Driver struct {
+	// Root is where the driver is installed.
+	Root string
+
+	mu   sync.Mutex
+	door *nvml.Door
+}
+
+var _ claims.Hardware = &Driver{}
+
+func (d *Driver) open() (*nvml.Door, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.door != nil {
+		return d.door, nil
+	}
+	path, err := nvml.FindLibrary(d.Root)
+	if err != nil {
+		return nil, fmt.Errorf("finding NVML: %w", err)
+	}
+	door, err := nvml.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening NVML: %w", err)
+	}
+	d.door = door
+	return door, nil
+}
+
+// Library is what the open door has loaded; nil where it cannot be opened.
+func (d *Driver) Library() nvml.Library {
+	door, err := d.open()
+	if err != nil {
+		return nil
+	}
+	return door.Library()
+}
+
+// Close ends the use of NVML.
+func (d *Driver) Close() { d.drop(nil) }
+
+// drop closes the door that failed, unless somebody has opened another one since; nil means whichever is open.
+func (d *Driver) drop(failed *nvml.Door) {
+	d.mu.Lock()
+	door := d.door
+	if failed != nil && door != failed {
+		d.mu.Unlock()
+		return
+	}
+	d.door = nil
+	d.mu.Unlock()
+	if door != nil {
+		door.Close()
+	}
+}
+
+// Look looks at all GPUs. A door through which nothing is to be seen is opened anew next time.
+func (d *Driver) Look(ctx context.Context) (gpu.Node, error) {
+	door, err := d.open()
+	if err != nil {
+		return gpu.Node{}, err
+	}
+	look, err := door.Look(ctx)
+	if err != nil && !errors.Is(err, nvml.ErrSick) && ctx.Err() == nil {
+		d.drop(door)
+	}
+	if err != nil {
+		return look, fmt.Errorf("looking at the GPUs: %w", err)
+	}
+	return look, nil
+}
+
+// CreateGPUInstance creates a GPU instance at an explicit placement.
+func (d *Driver) CreateGPUInstance(ctx context.Context, gpuUUID string, p gpu.Placement) (int, error) {
+	door, err := d.open()
+	if err != nil {
+		return 0, err
+	}
+	return door.CreateGPUInstance(ctx, gpuUUID, p) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// CreateComputeInstance creates the compute instance that fills a GPU instance.
+func (d *Driver) CreateComputeInstance(ctx context.Context, gpuUUID string, giID int) (int, string, error) {
+	door, err := d.open()
+	if err != nil {
+		return 0, "", err
+	}
+	return door.CreateComputeInstance(ctx, gpuUUID, giID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// DestroyInstance destroys a GPU instance and what is in it.
+func (d *Driver) DestroyInstance(ctx context.Context, gpuUUID string, giID int) error {
+	door, err := d.open()
+	if err != nil {
+		return err
+	}
+	return door.DestroyInstance(ctx, gpuUUID, giID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// SetMIGMode turns MIG mode on or off.
+func (d *Driver) SetMIGMode(ctx context.Context, gpuUUID string, on bool) error {
+	door, err := d.open()
+	if err != nil {
+		return err
+	}
+	return door.SetMIGMode(ctx, gpuUUID, on) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// judgeLook is the reason and the message of a look that failed. Single sick GPUs are a message without a reason: the
+// look is good for the others.
+func judgeLook(err error) (reason, message string) {
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.Is(err, nvml.ErrSick):
+		return "", err.Error()
+	case errors.Is(err, nvml.ErrNotFound):
+		return v1alpha1.ReasonNVMLNotFound, err.Error()
+	default:
+		return v1alpha1.ReasonNVMLFailed, err.Error()
+	}
+}

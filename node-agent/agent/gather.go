@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/publish"
+)
+
+// world is one look at everything outside.
+type world struct {
+	now  time.Time
+	look gpu.Node
+	// failed and message say why NVML does not answer; lost is true once that has lasted.
+	failed, message string
+	lost            bool
+	gpuNode         *v1alpha1.GPUNode
+	undecided       bool
+	foreign         string
+	ours            []resourceapi.ResourceSlice
+}
+
+func (a *Agent) gather(ctx context.Context) (world, error) {
+	w := world{now: a.Clock.Now()}
+	a.look(ctx, &w)
+	node, err := a.Cluster.Node(ctx)
+	switch {
+	case err == nil:
+		a.memory.node = node
+	case a.memory.node == nil:
+		return w, fmt.Errorf("reading the Node: %w", err)
+	default:
+		node = a.memory.node
+	}
+	if w.gpuNode, err = a.Cluster.GPUNode(ctx); err != nil {
+		return w, fmt.Errorf("reading the GPUNode: %w", err)
+	}
+	if w.gpuNode == nil {
+		if err := a.Cluster.CreateGPUNode(ctx, node); err != nil {
+			return w, fmt.Errorf("creating the GPUNode: %w", err)
+		}
+		return w, errCreated
+	}
+	w.undecided = w.gpuNode.Spec == nil && w.now.Sub(w.gpuNode.CreationTimestamp.Time) < a.Intervals.Undecided
+	slices, err := a.Cluster.Slices(ctx)
+	if err != nil {
+		return w, fmt.Errorf("reading the node's ResourceSlices: %w", err)
+	}
+	for _, s := range slices {
+		if s.Spec.Driver == v1alpha1.DriverName {
+			w.ours = append(w.ours, s)
+		}
+	}
+	var uuids []string
+	for _, g := range w.look.GPUs {
+		uuids = append(uuids, g.UUID)
+	}
+	w.foreign = publish.Foreign(node.Status.Allocatable, slices, uuids)
+	return w, nil
+}
+
+// look looks at the hardware. Within the grace time after the last good look, that one stands in for a failing one: a
+// hiccup of the driver must not rewrite the node's slices.
+func (a *Agent) look(ctx context.Context, w *world) {
+	look, err := a.Hardware.Look(ctx)
+	w.failed, w.message = judgeLook(err)
+	if w.failed == "" {
+		w.look = look
+		a.memory.goodLook, a.memory.failingSince = &look, time.Time{}
+		return
+	}
+	if a.memory.failingSince.IsZero() {
+		a.memory.failingSince = w.now
+	}
+	if a.memory.goodLook != nil {
+		w.look = *a.memory.goodLook
+	}
+	w.lost = a.memory.goodLook == nil || w.now.Sub(a.memory.failingSince) >= a.Intervals.DriverGrace
+}

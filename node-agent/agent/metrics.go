@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the agent's.
+type Metrics struct {
+	claims  *prometheus.HistogramVec
+	passes  *prometheus.CounterVec
+	gpus    prometheus.Gauge
+	written *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		claims: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_agent_claim_duration_seconds", Help: "Time to prepare or release a claim, by what was done and how it ended.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"step", "result"}),
+		passes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_agent_passes_total", Help: "Passes over everything, by how they ended.",
+		}, []string{"result"}),
+		gpus: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_agent_published_gpus", Help: "GPUs that the node offers to the scheduler.",
+		}),
+		written: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_agent_resourceslice_writes_total", Help: "Writes of ResourceSlices sent to the API server, by method.",
+		}, []string{"method"}),
+	}
+	for _, c := range []prometheus.Collector{m.claims, m.passes, m.gpus, m.written} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("registering the metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "success"
+}
+
+func (m *Metrics) claim(step string, took time.Duration, err error) {
+	m.claims.WithLabelValues(step, result(err)).Observe(took.Seconds())
+}
+
+func (m *Metrics) passed(err error) { m.passes.WithLabelValues(result(err)).Inc() }
+
+func (m *Metrics) offered(gpus int) { m.gpus.Set(float64(gpus)) }
+
+// CountWrites counts the writes of ResourceSlices that pass through a transport. The library that writes them does not
+// tell how often it does.
+func (m *Metrics) CountWrites(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/resourceslices") {
+			m.written.WithLabelValues(r.Method).Inc()
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip sends the request on.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/sluice-gpu/sluice/node-agent/cdi"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/dra"
+	"github.com/sluice-gpu/sluice/node-agent/limits"
+)
+
+// Config is what an agent is started with.
+type Config struct {
+	NodeName string
+	// BootID tells this boot of the node from every other.
+	BootID string
+	// PodUID is the agent's own pod's; "" where it does not run in one.
+	PodUID types.UID
+	// REST leads to the API server.
+	REST *rest.Config
+
+	// DriverRoot is where NVIDIA's driver is installed, DevRoot below which its device nodes are.
+	DriverRoot, DevRoot string
+	// StateDir holds the checkpoint, ShareDir the shares, CDIDir the CDI specs.
+	StateDir, ShareDir, CDIDir string
+	// PluginsDir and RegistrarDir are kubelet's.
+	PluginsDir, RegistrarDir string
+	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
+	CDIHookPath string
+
+	Intervals Intervals
+	Metrics   *Metrics
+	Clock     clock.Clock
+	Log       logr.Logger
+	// Ready is set while kubelet is served.
+	Ready *atomic.Bool
+}
+
+// clientRate bounds the requests of one node: slices come in bursts, a claim is read before it is prepared.
+const (
+	clientQPS   = 100
+	clientBurst = 200
+)
+
+// Run is the agent's life. It returns nil where the context ended it.
+func Run(ctx context.Context, c Config) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	config := rest.CopyConfig(c.REST)
+	config.QPS, config.Burst = clientQPS, clientBurst
+	config.Wrap(c.Metrics.CountWrites)
+	cluster, err := NewAPICluster(config, c.NodeName)
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making the client: %w", err)
+	}
+	driver := &Driver{Root: c.DriverRoot}
+	defer driver.Close()
+	records, preparer, err := newPreparer(c, cluster, driver)
+	if err != nil {
+		return err
+	}
+	if err := recoverClaims(ctx, preparer, c.Log); err != nil {
+		return err
+	}
+	agent := &Agent{
+		Hardware: driver, Cluster: cluster, Records: records, Preparer: preparer,
+		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
+	}
+	server, err := dra.Start(ctx, dra.Options{
+		NodeName: c.NodeName, PluginsDir: c.PluginsDir, RegistrarDir: c.RegistrarDir, StateDir: c.StateDir,
+		PodUID: c.PodUID, Client: kube, Claims: preparer, Log: c.Log.WithName("dra"),
+		Observer: &Observer{Agent: agent, Metrics: c.Metrics, Fatal: func(err error) { cancel(err) }},
+	})
+	if err != nil {
+		return fmt.Errorf("serving kubelet: %w", err)
+	}
+	defer server.Stop()
+	agent.Publisher = server
+	c.Ready.Store(true)
+	defer c.Ready.Store(false)
+	return ended(ctx, lead(ctx, c, agent, cluster))
+}
+
+// lead waits for the role of the active agent and runs the loop.
+func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster) error {
+	resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
+	if err != nil {
+		return err
+	}
+	defer resign()
+	c.Log.Info("This is the node's active agent")
+	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}
+
+// ended is nil where the agent was asked to end, and what made it end otherwise.
+func ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(cause, context.Canceled) {
+			return nil
+		}
+		return fmt.Errorf("the agent cannot go on: %w", cause)
+	}
+	return err
+}
+
+func newPreparer(c Config, cluster *APICluster, driver *Driver) (*checkpoint.Store, *claims.Preparer, error) {
+	records, err := checkpoint.Open(c.StateDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the checkpoint: %w", err)
+	}
+	shares, err := limits.New(c.ShareDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the shares: %w", err)
+	}
+	door, err := cdi.New(cdi.Options{
+		DriverRoot: c.DriverRoot, DevRoot: c.DevRoot, SpecDir: c.CDIDir, HookPath: c.CDIHookPath, NVML: driver.Library,
+	}, c.Log.WithName("cdi"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the CDI specs: %w", err)
+	}
+	return records, &claims.Preparer{
+		NodeName: c.NodeName, BootID: c.BootID, Records: records, Hardware: driver,
+		Specs: specs{door}, Shares: shares, API: cluster, Log: c.Log.WithName("claims"),
+	}, nil
+}
+
+// recoveryTime bounds what the start waits for; the loop goes on with what is left.
+const recoveryTime = 20 * time.Second
+
+// recoverClaims ends the agent where the checkpoint cannot be read. Whatever else goes wrong, the node is served.
+func recoverClaims(ctx context.Context, preparer *claims.Preparer, log logr.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, recoveryTime)
+	defer cancel()
+	err := preparer.Recover(ctx)
+	if errors.Is(err, checkpoint.ErrUnreadable) {
+		return fmt.Errorf("recovering the claims: %w", err)
+	}
+	if err != nil {
+		log.Error(err, "Not everything that claims left could be taken back; it is tried again")
+	}
+	return nil
+}
