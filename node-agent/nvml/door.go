@@ -70,6 +70,13 @@ type Door struct {
 	profiles map[string][]boardProfile
 }
 
+// Library is the loaded library for NVIDIA's own packages that ask for one. A package that loaded it a second time would,
+// at its every use, overwrite the bindings' function pointers below the door's calls.
+type Library = nvml.Interface
+
+// Library is the door's. It stays usable when the door is closed, and is then loaded again.
+func (d *Door) Library() Library { return d.lib }
+
 // Option changes how a Door looks at the machine.
 type Option func(*Door)
 
