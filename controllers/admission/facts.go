@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gpu/sluice/controllers/view"
+	"github.com/sluice-gpu/sluice/internal/request"
+)
+
+// Facts tells what is known of the pools.
+type Facts interface {
+	// Pools are the pools as the manager's cache has them.
+	Pools(ctx context.Context) ([]request.Pool, error)
+	// Fresh are the pools as the API server has them now. It is asked only before a pod is refused because of a pool that
+	// the cache does not have.
+	Fresh(ctx context.Context) ([]request.Pool, error)
+}
+
+// Cluster reads facts from the cluster.
+type Cluster struct {
+	// Cache is the manager's cache.
+	Cache client.Reader
+	// Live asks the API server.
+	Live client.Reader
+}
+
+var _ Facts = Cluster{}
+
+// Pools are the pools as the manager's cache has them.
+func (c Cluster) Pools(ctx context.Context) ([]request.Pool, error) { return c.gather(ctx, c.Cache) }
+
+// Fresh are the pools as the API server has them now, with the GPUs that the cache knows of.
+func (c Cluster) Fresh(ctx context.Context) ([]request.Pool, error) { return c.gather(ctx, c.Live) }
+
+func (c Cluster) gather(ctx context.Context, pools client.Reader) ([]request.Pool, error) {
+	objects, err := view.Pools(ctx, pools)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := view.GPUNodes(ctx, c.Cache)
+	if err != nil {
+		return nil, err
+	}
+	return request.Gather(objects, nodes), nil
+}
