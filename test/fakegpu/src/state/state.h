@@ -19,11 +19,11 @@
 #define FG_MAX_GPUS 64
 #define FG_MAX_GIS 16
 #define FG_MAX_CIS 8
+#define FG_LANES 64
 #define FG_MAX_PROCS 1024
 #define FG_MAX_FAULTS 32
 #define FG_MAX_EVENTS 64
 #define FG_MAX_CALLS 512
-#define FG_MAX_CUDA_CALLS 512
 
 #define FG_NO_INSTANCE 0xFFFFFFFFu
 
@@ -58,6 +58,7 @@ struct fg_gpu {
     uint32_t mig; // FG_MIG_CURRENT | FG_MIG_PENDING
     uint32_t lost;
     uint32_t reserved[3];
+    uint64_t busy_until[FG_LANES]; // CLOCK_MONOTONIC ns to which each process has queued work
     struct fg_gi gis[FG_MAX_GIS];
 };
 
@@ -77,7 +78,7 @@ struct fg_proc {
     uint32_t gpu;
     uint32_t gi; // ids, FG_NO_INSTANCE for the whole GPU
     uint32_t ci;
-    uint32_t reserved;
+    uint32_t lane; // which of the GPU's busy words is its own; FG_LANES for none
 };
 
 struct fg_fault {
@@ -109,8 +110,7 @@ struct fg_state {
     uint32_t event_count; // events ever written; the newest lies at (count - 1) % FG_MAX_EVENTS
     struct fg_fault faults[FG_MAX_FAULTS];
     struct fg_event events[FG_MAX_EVENTS];
-    uint64_t calls[FG_MAX_CALLS];           // by position in src/nvml/symbols.txt
-    uint64_t cuda_calls[FG_MAX_CUDA_CALLS]; // by position in src/cuda/symbols.txt
+    uint64_t calls[FG_MAX_CALLS]; // by position in src/nvml/symbols.txt
     struct fg_proc procs[FG_MAX_PROCS];
     struct fg_gpu gpus[FG_MAX_GPUS];
 };

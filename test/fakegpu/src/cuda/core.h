@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's own state: devices, contexts, and the lock around them.
+#ifndef FAKEGPU_CUDA_CORE_H
+#define FAKEGPU_CUDA_CORE_H
+
+#include "abi.h"
+#include "state/board.h"
+#include "state/state.h"
+
+// What a context costs on the device before anything is allocated (measured on an H200).
+#define CONTEXT_MIB 518u
+#define MAX_VISIBLE FG_MAX_GPUS
+// Launches that a context takes before the caller has to wait, as in the driver.
+#define QUEUE_DEPTH 1024
+
+// One device that this process sees: a GPU or a MIG device.
+struct device {
+    unsigned gpu;
+    uint32_t gi, ci; // ids, FG_NO_INSTANCE for a whole GPU
+    char uuid[48];   // of the MIG device, if it is one
+    struct fg_board board;
+    int sm;
+    uint64_t memory; // usable bytes
+    int slot;        // of the process record, -1 without a context
+    int contexts;    // living ones, the primary included
+    cu_context primary;
+    int primary_references;
+    unsigned primary_flags;
+};
+
+struct cu_context_st {
+    struct cu_context_st *next;
+    int device;
+    unsigned flags;
+    struct cu_stream_st *streams; // the first is the default stream, the second the per-thread one
+    struct cu_module_st *modules;
+    struct cu_event_st *events;
+    uint64_t queue[QUEUE_DEPTH]; // when the last launches end
+    uint64_t launches;
+};
+
+struct cu_stream_st {
+    struct cu_stream_st *next;
+    cu_context context;
+    unsigned flags;
+    int priority;
+    uint64_t end; // CLOCK_MONOTONIC ns at which what was queued is done
+};
+
+struct core {
+    struct fg_db db;
+    struct device devices[MAX_VISIBLE];
+    int device_count;
+    cu_context contexts;
+};
+
+// Locks the library, for calls that need cuInit only.
+cu_result core_enter(struct core **core);
+// The same for calls that need a current context.
+cu_result core_enter_context(struct core **core, cu_context *context);
+void core_leave(struct core *core);
+
+cu_result core_init(void);
+int core_context_known(const struct core *core, cu_context context);
+cu_context core_current(void);
+struct device *core_device(struct core *core, cu_device device);
+
+// Charges the process on the device, or gives back. Charging fails when the memory does not hold it.
+cu_result core_charge(struct core *core, struct device *device, uint64_t bytes);
+void core_refund(struct core *core, struct device *device, uint64_t bytes);
+uint64_t core_used(struct core *core, const struct device *device);
+
+// Finds the devices that CUDA_VISIBLE_DEVICES leaves.
+cu_result core_enumerate(struct core *core, const char *visible);
+
+// The stream of a handle in the context; NULL for one that is not its own.
+cu_stream core_stream(cu_context context, cu_stream handle);
+uint64_t core_now(void);
+void core_wait_until(uint64_t when);
+// When everything that was queued in the context is done.
+uint64_t core_context_end(cu_context context);
+
+// Frees what a context owns; called with the library locked.
+void core_drop_allocations(struct core *core, cu_context context);
+void core_drop_modules(cu_context context);
+void core_drop_events(cu_context context);
+
+#endif

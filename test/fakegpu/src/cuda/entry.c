@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding functions by name and version, and naming errors.
+#include <string.h>
+
+#include "core.h"
+#include "entry_table.h"
+
+cu_result cuDriverGetVersion(int *version);
+
+CU_API cu_result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *status) {
+    enum { PER_THREAD = 2, ALL_FLAGS = 3 };
+    int newest;
+    if (name == NULL || address == NULL || flags > ALL_FLAGS) return CU_INVALID_VALUE;
+    if (cuDriverGetVersion(&newest) == CU_SUCCESS && version > newest) return CU_INVALID_VALUE;
+    enum query answer = entry_find(name, version, (flags & PER_THREAD) != 0, address);
+    if (status != NULL) *status = answer;
+    return CU_SUCCESS;
+}
+
+CU_API cu_result cuGetProcAddress(const char *name, void **address, int version, uint64_t flags) {
+    cu_result result = cuGetProcAddress_v2(name, address, version, flags, NULL);
+    return result == CU_SUCCESS && *address == NULL ? CU_NOT_FOUND : result;
+}
+
+struct error {
+    cu_result code;
+    const char *name, *text;
+};
+
+static const struct error errors[] = {
+    {CU_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CU_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CU_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CU_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {CU_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {CU_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {CU_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
+    {CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CU_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {CU_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
+    {CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {CU_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver"},
+    {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+static cu_result describe(cu_result code, const char **out, int name) {
+    if (out == NULL) return CU_INVALID_VALUE;
+    for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        if (errors[i].code != code) continue;
+        *out = name ? errors[i].name : errors[i].text;
+        return CU_SUCCESS;
+    }
+    *out = NULL;
+    return CU_INVALID_VALUE;
+}
+
+CU_API cu_result cuGetErrorName(cu_result code, const char **name) { return describe(code, name, 1); }
+CU_API cu_result cuGetErrorString(cu_result code, const char **text) { return describe(code, text, 0); }

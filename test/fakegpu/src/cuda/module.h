@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that this GPU knows.
+#ifndef FAKEGPU_CUDA_MODULE_H
+#define FAKEGPU_CUDA_MODULE_H
+
+#include "core.h"
+
+enum kernel {
+    KERNEL_SPIN,  // fakegpu_spin(unsigned long long microseconds): keeps the GPU busy that long
+    KERNEL_EMPTY, // fakegpu_empty(): takes no time
+    KERNELS,
+};
+
+struct cu_function_st {
+    enum kernel kernel;
+    cu_module module;
+    int made; // handed out at least once
+};
+
+struct cu_module_st {
+    struct cu_module_st *next;
+    struct cu_function_st functions[KERNELS];
+};
+
+// The function's module is loaded in the context.
+int module_owns(cu_context context, cu_function function);
+
+#endif

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: each is the time at which what was queued on it is done.
+#include <stdlib.h>
+
+#include "core.h"
+
+cu_stream core_stream(cu_context context, cu_stream handle) {
+    if (handle == NULL || handle == CU_STREAM_LEGACY) return context->streams;
+    if (handle == CU_STREAM_PER_THREAD) return context->streams->next;
+    for (cu_stream s = context->streams; s != NULL; s = s->next) {
+        if (s == handle) return s;
+    }
+    return NULL;
+}
+
+uint64_t core_context_end(cu_context context) {
+    uint64_t end = 0;
+    for (const struct cu_stream_st *s = context->streams; s != NULL; s = s->next) {
+        if (s->end > end) end = s->end;
+    }
+    return end;
+}
+
+CU_API cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned flags, int priority) {
+    struct core *core;
+    cu_context context;
+    if (stream == NULL || flags > 1) return CU_INVALID_VALUE;
+    cu_result result = core_enter_context(&core, &context);
+    if (result != CU_SUCCESS) return result;
+    cu_stream made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        result = CU_OUT_OF_MEMORY;
+    } else {
+        // Behind the two that every context has.
+        cu_stream per_thread = context->streams->next;
+        *made = (struct cu_stream_st){.next = per_thread->next, .context = context, .flags = flags, .priority = priority};
+        per_thread->next = made;
+        *stream = made;
+    }
+    core_leave(core);
+    return result;
+}
+
+CU_API cu_result cuStreamCreate(cu_stream *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
+
+// Enters and finds the stream.
+static cu_result enter(cu_stream handle, struct core **core, cu_context *context, cu_stream *stream) {
+    cu_result result = core_enter_context(core, context);
+    if (result != CU_SUCCESS) return result;
+    *stream = core_stream(*context, handle);
+    if (*stream != NULL) return CU_SUCCESS;
+    core_leave(*core);
+    return CU_INVALID_HANDLE;
+}
+
+CU_API cu_result cuStreamDestroy_v2(cu_stream handle) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    cu_stream per_thread = context->streams->next;
+    if (stream == context->streams || stream == per_thread) {
+        result = CU_INVALID_HANDLE;
+    } else {
+        // Its work goes on: the context is not done before it.
+        if (stream->end > per_thread->end) per_thread->end = stream->end;
+        for (cu_stream *link = &context->streams; *link != NULL; link = &(*link)->next) {
+            if (*link != stream) continue;
+            *link = stream->next;
+            break;
+        }
+        free(stream);
+    }
+    core_leave(core);
+    return result;
+}
+
+// What the legacy default stream stands for is the whole context.
+static uint64_t end_of(cu_context context, cu_stream stream) {
+    return stream == context->streams ? core_context_end(context) : stream->end;
+}
+
+CU_API cu_result cuStreamSynchronize(cu_stream handle) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    uint64_t end = end_of(context, stream);
+    core_leave(core);
+    core_wait_until(end);
+    return CU_SUCCESS;
+}
+
+CU_API cu_result cuStreamQuery(cu_stream handle) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    uint64_t end = end_of(context, stream);
+    core_leave(core);
+    return core_now() >= end ? CU_SUCCESS : CU_NOT_READY;
+}
+
+CU_API cu_result cuStreamGetCtx(cu_stream handle, cu_context *out) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    if (out == NULL) return CU_INVALID_VALUE;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    *out = stream->context;
+    core_leave(core);
+    return CU_SUCCESS;
+}
+
+CU_API cu_result cuStreamGetFlags(cu_stream handle, unsigned *flags) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    if (flags == NULL) return CU_INVALID_VALUE;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    *flags = stream->flags;
+    core_leave(core);
+    return CU_SUCCESS;
+}
+
+CU_API cu_result cuStreamGetPriority(cu_stream handle, int *priority) {
+    struct core *core;
+    cu_context context;
+    cu_stream stream;
+    if (priority == NULL) return CU_INVALID_VALUE;
+    cu_result result = enter(handle, &core, &context, &stream);
+    if (result != CU_SUCCESS) return result;
+    *priority = stream->priority;
+    core_leave(core);
+    return CU_SUCCESS;
+}
