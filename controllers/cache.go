@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +21,7 @@ import (
 )
 
 // CacheOptions say what the manager keeps in memory: of pods only the metadata of those that admission changed, of Nodes
-// only names and labels, of Secrets only its own.
+// only names and labels, of Secrets only its own, of claim templates only those that it made.
 func CacheOptions(namespace string) (cache.Options, error) {
 	asked, err := labels.NewRequirement(v1alpha1.RequestLabel, selection.Exists, nil)
 	if err != nil {
@@ -31,6 +32,9 @@ func CacheOptions(namespace string) (cache.Options, error) {
 		ByObject: map[client.Object]cache.ByObject{
 			podMetadata():       {Label: labels.NewSelector().Add(*asked)},
 			view.NodeMetadata(): {Transform: onlyLabels},
+			&resourceapi.ResourceClaimTemplate{}: {
+				Label: labels.SelectorFromSet(labels.Set{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}),
+			},
 			&corev1.Secret{}: {
 				Namespaces: map[string]cache.Config{
 					namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, certs.SecretName)},

@@ -15,9 +15,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/admission"
 	"github.com/sluice-gpu/sluice/controllers/deviceclass"
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
 	"github.com/sluice-gpu/sluice/controllers/pool"
+	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
 )
 
@@ -56,6 +58,7 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			return pool.Setup(mgr, pool.Options{ExtendedResources: o.ExtendedResources, Metrics: o.Metrics})
 		}},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
+		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
 	}
 	for _, step := range steps {
 		if err := step.setup(); err != nil {
@@ -66,7 +69,9 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 }
 
 // SetupWebhooks registers every webhook. The webhook server must have a certificate by then: it starts with the first.
-func SetupWebhooks(_ context.Context, mgr ctrl.Manager, _ Options) error {
-	mgr.GetWebhookServer()
+func SetupWebhooks(ctx context.Context, mgr ctrl.Manager, _ Options) error {
+	if err := admission.Setup(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up admission: %w", err)
+	}
 	return nil
 }

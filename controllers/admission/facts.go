@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/internal/request"
@@ -29,6 +30,11 @@ type Cluster struct {
 }
 
 var _ Facts = Cluster{}
+
+// FactsOf reads facts through a manager.
+func FactsOf(mgr manager.Manager) Cluster {
+	return Cluster{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}
+}
 
 // Pools are the pools as the manager's cache has them.
 func (c Cluster) Pools(ctx context.Context) ([]request.Pool, error) { return c.gather(ctx, c.Cache) }

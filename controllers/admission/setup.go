@@ -29,7 +29,7 @@ func Setup(ctx context.Context, mgr manager.Manager) error {
 		}
 	}
 	mgr.GetWebhookServer().Register(Path, &webhook.Admission{Handler: &Handler{
-		Facts:   Cluster{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()},
+		Facts:   FactsOf(mgr),
 		Decoder: admission.NewDecoder(mgr.GetScheme()),
 	}})
 	return nil
