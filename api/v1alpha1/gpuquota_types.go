@@ -20,10 +20,19 @@ const (
 
 // QuotaAmounts are amounts by name, as in a ResourceQuota: gpus, memory, compute, or mig/<profile>.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:MaxProperties=32
+// +kubebuilder:validation:MaxProperties=16
 // +kubebuilder:validation:XValidation:rule="self.all(k, k == 'gpus' || k == 'memory' || k == 'compute' || (size(k) <= 40 && k.matches('^mig/[0-9]+g[.][0-9]+gb([+-][a-z0-9.]+)?$')))",message="the names are gpus, memory, compute and mig/<profile>, such as mig/1g.10gb"
-// +kubebuilder:validation:XValidation:rule="self.all(k, quantity(string(self[k])).sign() >= 0 && quantity(string(self[k])).isInteger())",message="amounts are whole and not negative"
-type QuotaAmounts map[string]resource.Quantity
+type QuotaAmounts map[string]QuotaAmount
+
+// QuotaAmount is a quantity that is whole and not negative, such as 8 or 160Gi. It is at most 20 characters long.
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:MaxLength=20
+// +kubebuilder:validation:Pattern=`^[0-9]+([kMGTPE]|[KMGTPE]i)?$`
+// +kubebuilder:validation:XValidation:rule="!string(self).startsWith('-')",message="amounts are not negative"
+type QuotaAmount struct {
+	resource.Quantity `json:",inline"`
+}
 
 // GPUQuota says what the tenants of a namespace may hold of the cluster's GPUs.
 //
