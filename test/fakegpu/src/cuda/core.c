@@ -27,7 +27,7 @@ static void after_fork_parent(void) {
 // A GPU cannot be used on both sides of a fork: the child has to exec first.
 static void after_fork_child(void) {
     if (phase == READY) {
-        close(library.db.fd);
+        fg_after_fork_abandon(&library.db);
         phase = FORKED;
     }
     pthread_mutex_unlock(&library_mutex);

@@ -118,6 +118,12 @@ void fg_after_fork_child(struct fg_db *db) {
     pthread_mutex_unlock(&db->mutex);
 }
 
+void fg_after_fork_abandon(struct fg_db *db) {
+    close(db->fd);
+    db->fd = -1;
+    pthread_mutex_unlock(&db->mutex);
+}
+
 int fg_hold_slot(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_SETLK, F_WRLCK, LOCK_SLOTS + slot); }
 
 void fg_release_slot(struct fg_db *db, int slot) { lock_byte(db->fd, F_OFD_SETLK, F_UNLCK, LOCK_SLOTS + slot); }

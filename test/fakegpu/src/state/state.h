@@ -136,7 +136,8 @@ void fg_unlock(struct fg_db *db);
 // For pthread_atfork: a child must not share its parent's lock.
 void fg_before_fork(struct fg_db *db);
 void fg_after_fork_parent(struct fg_db *db);
-void fg_after_fork_child(struct fg_db *db);
+void fg_after_fork_child(struct fg_db *db);   // opens the file for itself
+void fg_after_fork_abandon(struct fg_db *db); // or will not use it again
 
 // Takes, and tests, the lock byte that says a CUDA context's owner lives.
 int fg_hold_slot(struct fg_db *db, int slot);
