@@ -113,14 +113,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 
-	settled, wait := r.settle.observe(node.GPUNode)
-	decided := assign.Decide(node, pools, settled)
+	taints, wait := r.settle.observe(node.GPUNode)
+	decided := assign.Decide(node, pools, taints)
 	if assign.Replaces(node.GPUNode.Decisions(), decided.Decisions) {
 		// The cache may lag behind an allocation: what cannot be taken back is decided on what the API server says.
 		if node.Allocations, err = r.claims.on(ctx, request.Name); err != nil {
 			return ctrl.Result{}, err
 		}
-		decided = assign.Decide(node, pools, settled)
+		decided = assign.Decide(node, pools, taints)
 	}
 
 	conflict, err := r.write(ctx, node.GPUNode, decided.Decisions)

@@ -26,36 +26,37 @@ func newSettling(settle time.Duration, c clock.PassiveClock) *settling {
 	return &settling{time: settle, clock: c, since: map[string]map[string]time.Time{}}
 }
 
-// observe looks at a node's taints. It returns the GPUs whose taint has settled, and how long until the next one has.
-func (s *settling) observe(node *v1alpha1.GPUNode) (settled map[string]bool, wait time.Duration) {
+// observe looks at a node's taints. It returns how old they are, and how long until the next one has settled.
+func (s *settling) observe(node *v1alpha1.GPUNode) (ages map[string]assign.TaintAge, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	before := s.since[node.Name]
 	after := map[string]time.Time{}
-	settled = map[string]bool{}
+	ages = map[string]assign.TaintAge{}
 	wait = s.time
 	for _, d := range node.Decisions() {
-		if !assign.TaintPublished(node, d.UUID) {
+		since, seen := before[d.UUID]
+		switch {
+		case seen && assign.TaintStands(node, d.UUID):
+		case assign.TaintPublished(node, d.UUID):
+			since = now
+		default:
 			continue
 		}
-		since, seen := before[d.UUID]
-		if !seen {
-			since = now
-		}
 		after[d.UUID] = since
-		left := since.Add(s.time).Sub(now)
-		settled[d.UUID] = left <= 0
-		if left > 0 {
+		ages[d.UUID] = assign.TaintSettled
+		if left := since.Add(s.time).Sub(now); left > 0 {
+			ages[d.UUID] = assign.TaintSettling
 			wait = min(wait, left)
 		}
 	}
 	if len(after) == 0 {
 		delete(s.since, node.Name)
-		return settled, wait
+		return ages, wait
 	}
 	s.since[node.Name] = after
-	return settled, wait
+	return ages, wait
 }
 
 // forget drops a node that does not exist any more.

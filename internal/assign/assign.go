@@ -30,12 +30,24 @@ type Result struct {
 	Settling []string
 }
 
+// TaintAge says how long the scheduler has known that a GPU takes no new tenants.
+type TaintAge int
+
+const (
+	// TaintUnseen: there is no taint, or the agent has not published it.
+	TaintUnseen TaintAge = iota
+	// TaintSettling: the taint is published, but an allocation may still be on its way.
+	TaintSettling
+	// TaintSettled: the taint has been published for so long that no allocation can be on its way.
+	TaintSettled
+)
+
 // Decide says what each GPU of a node is to be.
 //
 // A GPU without a decision goes to the oldest pool that selects it. A decision in force stays with its pool while
 // anything is allocated on the GPU. Where the pool is to lose the GPU, or wants it in another form, the old decision is
-// kept with a taint until the scheduler has seen the taint (settled), nothing is allocated, and only then replaced.
-func Decide(node Node, pools []v1alpha1.GPUPool, settled map[string]bool) Result {
+// kept with a taint until the taint has settled and nothing is allocated, and only then replaced.
+func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Result {
 	reported := make(map[string]*v1alpha1.GPUStatus, len(node.GPUNode.Status.GPUs))
 	for i := range node.GPUNode.Status.GPUs {
 		reported[node.GPUNode.Status.GPUs[i].UUID] = &node.GPUNode.Status.GPUs[i]
@@ -59,8 +71,11 @@ func Decide(node Node, pools []v1alpha1.GPUPool, settled map[string]bool) Result
 			uuid: uuid, labels: node.Labels, gpu: reported[uuid], pools: pools,
 			inForce: inForce[uuid], held: held[uuid],
 		}
-		released := TaintPublished(node.GPUNode, uuid) && !c.held
-		decision, waits := c.decide(released, settled[uuid])
+		age := taints[uuid]
+		if !TaintStands(node.GPUNode, uuid) {
+			age = TaintUnseen
+		}
+		decision, waits := c.decide(age)
 		if decision != nil {
 			result.Decisions = append(result.Decisions, *decision)
 		}
@@ -82,7 +97,7 @@ type contest struct {
 }
 
 // decide returns the GPU's decision, nil for none, and whether only the settle time is being waited for.
-func (c contest) decide(released, settled bool) (*v1alpha1.GPUDecision, bool) {
+func (c contest) decide(age TaintAge) (*v1alpha1.GPUDecision, bool) {
 	next := c.next()
 	if c.inForce == nil {
 		return next, false
@@ -93,12 +108,12 @@ func (c contest) decide(released, settled bool) (*v1alpha1.GPUDecision, bool) {
 	case reason == "":
 		kept := Decision(incumbent, c.uuid)
 		return &kept, false
-	case released && settled:
+	case !c.held && age == TaintSettled:
 		return next, false
 	default:
 		kept := *c.inForce
 		kept.Taint = reason
-		return &kept, released
+		return &kept, !c.held && age == TaintSettling
 	}
 }
 
@@ -155,13 +170,13 @@ func Before(a, b *v1alpha1.GPUPool) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// TaintPublished says whether the scheduler can be told to have seen the taint that the decision for a GPU asks for: the
-// agent has applied this generation of the decisions and either publishes the GPU with a taint or not at all.
-func TaintPublished(node *v1alpha1.GPUNode, uuid string) bool {
+// TaintStands says whether the decision in force for a GPU asks for a taint and the agent reports nothing against it: the
+// GPU is published with a taint or not at all.
+func TaintStands(node *v1alpha1.GPUNode, uuid string) bool {
 	wanted := slices.ContainsFunc(node.Decisions(), func(d v1alpha1.GPUDecision) bool {
 		return d.UUID == uuid && d.Taint != ""
 	})
-	if !wanted || node.Status.ObservedGeneration < node.Generation {
+	if !wanted {
 		return false
 	}
 	for _, gpu := range node.Status.GPUs {
@@ -170,4 +185,10 @@ func TaintPublished(node *v1alpha1.GPUNode, uuid string) bool {
 		}
 	}
 	return true
+}
+
+// TaintPublished says whether the agent has published the taint that the decision in force asks for. From then on it is
+// enough that the taint stands: while the decisions for other GPUs change, the agent is behind, but keeps this one.
+func TaintPublished(node *v1alpha1.GPUNode, uuid string) bool {
+	return node.Status.ObservedGeneration >= node.Generation && TaintStands(node, uuid)
 }

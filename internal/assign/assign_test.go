@@ -97,7 +97,15 @@ func (s situation) node() assign.Node {
 }
 
 func (s situation) decide() (*v1alpha1.GPUDecision, bool) {
-	result := assign.Decide(s.node(), s.pools, map[string]bool{uuid: s.settled})
+	node := s.node()
+	age := assign.TaintUnseen
+	switch {
+	case s.settled:
+		age = assign.TaintSettled
+	case assign.TaintPublished(node.GPUNode, uuid):
+		age = assign.TaintSettling
+	}
+	result := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: age})
 	if len(result.Decisions) == 0 {
 		return nil, len(result.Settling) > 0
 	}
@@ -181,7 +189,7 @@ func TestDecide(t *testing.T) {
 			name: "another partitioning waits until the agent has published the taint",
 			situation: situation{
 				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged),
-				unseen: true, settled: true,
+				unseen: true,
 			},
 			want: decision(pool("p", 1), v1alpha1.TaintPoolChanged),
 		},
@@ -192,6 +200,14 @@ func TestDecide(t *testing.T) {
 			},
 			want:     decision(pool("p", 1), v1alpha1.TaintPoolChanged),
 			settling: true,
+		},
+		{
+			name: "a settled taint stays settled while the agent is behind with other GPUs",
+			situation: situation{
+				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged),
+				unseen: true, settled: true,
+			},
+			want: decision(pool("p", 1, mig)),
 		},
 		{
 			name: "another partitioning is in force after the taint has settled",

@@ -79,8 +79,8 @@ func TestEverySituation(t *testing.T) {
 			t.Errorf("a GPU with tenants changed from %s to %s: %+v", form(s.inForce), form(got), s)
 		case replaced && !s.settled:
 			t.Errorf("a GPU changed before its taint settled: %+v", s)
-		case replaced && (s.inForce.Taint == "" || s.unseen):
-			t.Errorf("a GPU changed before its taint was published: %+v", s)
+		case replaced && s.inForce.Taint == "":
+			t.Errorf("a GPU changed before it was tainted: %+v", s)
 		case settling && s.allocated:
 			t.Errorf("a GPU with tenants only waits for the settle time: %+v", s)
 		case s.inForce == nil && got != nil && got.Taint != "":
