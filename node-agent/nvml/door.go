@@ -54,10 +54,21 @@ func requiredSymbols() []string {
 	}
 }
 
+// optionalSymbols are those of calls that older libraries lack and this package can do without.
+func optionalSymbols() []string {
+	return []string{
+		"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetMemoryAffinity",
+		"nvmlDeviceGetComputeRunningProcesses_v3",
+	}
+}
+
 // Door is an open NVML. It is safe for concurrent use.
 type Door struct {
 	lib   nvml.Interface
 	sysfs string
+	// optional says which optional symbols the library has. It is found out once, since looking up a symbol while
+	// somebody else initializes the library is a race in the bindings.
+	optional map[string]bool
 
 	// open is held for reading during calls and for writing by Close.
 	open   sync.RWMutex
@@ -107,6 +118,7 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 	d := &Door{
 		lib:      nvml.New(nvml.WithLibraryPath(libraryPath)),
 		sysfs:    "/sys",
+		optional: map[string]bool{},
 		handles:  map[string]nvml.Device{},
 		locks:    map[string]chan struct{}{},
 		profiles: map[string][]boardProfile{},
@@ -125,6 +137,9 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 			return nil, fmt.Errorf("%s is too old: %w: %w", libraryPath, ErrFailed, err)
 		}
 	}
+	for _, symbol := range optionalSymbols() {
+		d.optional[symbol] = d.lib.Extensions().LookupSymbol(symbol) == nil
+	}
 	return d, nil
 }
 
@@ -140,10 +155,8 @@ func (d *Door) Close() {
 	_ = d.lib.Shutdown()
 }
 
-// has says whether the library exports a symbol that older ones lack.
-func (d *Door) has(symbol string) bool {
-	return d.lib.Extensions().LookupSymbol(symbol) == nil
-}
+// has says whether the library exports one of the optional symbols.
+func (d *Door) has(symbol string) bool { return d.optional[symbol] }
 
 // enter keeps the door open until the returned function is called.
 func (d *Door) enter() (leave func(), err error) {
