@@ -129,7 +129,8 @@ type GPUPoolSpec struct {
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// gpuSelector chooses GPUs on those nodes. Unset: every GPU.
+	// gpuSelector chooses GPUs on those nodes. Its lists are joined by AND; inside a list any entry is enough.
+	// Unset: every GPU.
 	// +optional
 	GPUSelector *GPUSelector `json:"gpuSelector,omitempty"`
 

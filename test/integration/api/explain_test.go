@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestExplain reads what a user reads: each text names unit, bounds and default.
+func TestExplain(t *testing.T) {
+	tests := []struct {
+		name  string
+		field string
+		want  []string
+	}{
+		{
+			name: "the sharing of a pool teaches its modes and bounds", field: "gpupool.spec.sharing",
+			want: []string{"Exclusive", "TimeSlicing", "Software", "1 to 128", "whole Mi", "percent of one GPU", "Unset:"},
+		},
+		{name: "overcommit is in percent with bounds and default", field: "gpupool.spec.overcommit", want: []string{"100 to 1000", "Default: 100"}},
+		{name: "a selector says how its lists are joined", field: "gpupool.spec.gpuSelector", want: []string{"AND", "0 to 255", "*"}},
+		{name: "a GPUNode says who writes it", field: "gpunode", want: []string{"written only by the manager", "written only by the node's agent"}},
+		{name: "a quota says what can be counted", field: "gpuquota.spec.hard", want: []string{"gpus", "memory", "compute", "mig/<profile>"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			text, err := shared.Kubectl(t.Context(), "explain", tc.field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			joined := strings.Join(strings.Fields(text), " ")
+			for _, want := range tc.want {
+				if !strings.Contains(joined, want) {
+					t.Errorf("want %q in:\n%s", want, text)
+				}
+			}
+		})
+	}
+}
+
+// TestShortNames lists the kinds as a user would.
+func TestShortNames(t *testing.T) {
+	for _, name := range []string{"gpool", "gnode", "gquota", "sluice"} {
+		if _, err := shared.Kubectl(t.Context(), "get", name); err != nil {
+			t.Errorf("get %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	ruleName          = "a pool's name is a DNS label"
+	ruleReservedName  = "a pool is not named gpu nor mig-"
+	ruleMIGMode       = "with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive"
+	ruleOvercommit    = "MIG instances and exclusive GPUs cannot be overcommitted"
+	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs"
+	ruleMIGGiven      = "mig is given exactly when type is MIG"
+	ruleDefaultMemory = "defaultMemory is at least 1Mi and a whole number of Mi"
+	ruleQuotaNames    = "the names are gpus, memory, compute and mig/<profile>"
+	ruleQuotaSign     = "amounts are not negative"
+	ruleGuaranteed    = "each guaranteed amount is named in hard too"
+)
+
+// ruleCases try each rule of the CRDs that is written in CEL. A case that is refused must be refused by its rule.
+var ruleCases = []struct {
+	name   string
+	rule   string // the beginning of the rule's message
+	refuse bool
+	kind   string
+	object string // the object's name
+	body   string
+}{
+	{name: "a name of 52 characters is accepted", rule: ruleName, kind: "GPUPool", object: strings.Repeat("a", 52), body: "spec: {}"},
+	{name: "a name of 53 characters is refused", rule: ruleName, refuse: true, kind: "GPUPool", object: strings.Repeat("a", 53), body: "spec: {}"},
+	{name: "a name with a dot is refused", rule: ruleName, refuse: true, kind: "GPUPool", object: "a.b", body: "spec: {}"},
+	{name: "a name that contains gpu and mig is accepted", rule: ruleReservedName, kind: "GPUPool", object: "gpu-mig-1", body: "spec: {}"},
+	{name: "the name gpu is refused", rule: ruleReservedName, refuse: true, kind: "GPUPool", object: "gpu", body: "spec: {}"},
+	{name: "a name that begins with mig- is refused", rule: ruleReservedName, refuse: true, kind: "GPUPool", object: "mig-1g", body: "spec: {}"},
+
+	{name: "MIG without a mode is accepted", rule: ruleMIGMode, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}}"},
+	{name: "MIG with mode Exclusive is accepted", rule: ruleMIGMode, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {strategy: Dynamic}}, sharing: {mode: Exclusive}}"},
+	{name: "MIG with mode Software is refused", rule: ruleMIGMode, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {mode: Software}}"},
+
+	{name: "shared GPUs may be overcommitted", rule: ruleOvercommit, kind: "GPUPool", body: "spec: {overcommit: {memoryPercent: 150}}"},
+	{name: "100 % is no overcommit of exclusive GPUs", rule: ruleOvercommit, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive}, overcommit: {memoryPercent: 100}}"},
+	{name: "exclusive GPUs with 150 % are refused", rule: ruleOvercommit, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive}, overcommit: {memoryPercent: 150}}"},
+	{name: "MIG with 150 % compute is refused", rule: ruleOvercommit, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, overcommit: {computePercent: 150}}"},
+
+	{name: "time slices may be bounded", rule: ruleShared, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, maxTenantsPerDevice: 4}}"},
+	{name: "a mode left out may be bounded", rule: ruleShared, kind: "GPUPool", body: "spec: {sharing: {defaultCompute: 0}}"},
+	{name: "exclusive GPUs with a bound of tenants are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, maxTenantsPerDevice: 4}}"},
+	{name: "MIG with default memory is refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {defaultMemory: 8Gi}}"},
+	{name: "exclusive GPUs with default compute are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, defaultCompute: 1}}"},
+
+	{name: "type None without mig is accepted", rule: ruleMIGGiven, kind: "GPUPool", body: "spec: {partitioning: {type: None}}"},
+	{name: "mig without a type is refused, since the type is None by default", rule: ruleMIGGiven, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {mig: {strategy: Dynamic}}}"},
+	{name: "type MIG without mig is refused", rule: ruleMIGGiven, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG}}"},
+
+	{name: "default memory of 1Mi is accepted", rule: ruleDefaultMemory, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: 1Mi}}"},
+	{name: "default memory as a number of bytes is accepted", rule: ruleDefaultMemory, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: 8589934592}}"},
+	{name: "default memory below 1Mi is refused", rule: ruleDefaultMemory, refuse: true, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: 512Ki}}"},
+	{name: "default memory between two Mi is refused", rule: ruleDefaultMemory, refuse: true, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: 1500Ki}}"},
+	{name: "negative default memory is refused", rule: ruleDefaultMemory, refuse: true, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: -8Gi}}"},
+	{name: "8G is no whole number of Mi", rule: ruleDefaultMemory, refuse: true, kind: "GPUPool", body: "spec: {sharing: {defaultMemory: 8G}}"},
+
+	{name: "every amount of a quota is accepted", rule: ruleQuotaNames, kind: "GPUQuota", body: `spec: {hard: {gpus: "8", memory: 160Gi, compute: 400, mig/1g.10gb: 4, mig/1g.10gb+me: 1}}`},
+	{name: "an unknown amount is refused", rule: ruleQuotaNames, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpu: 8}}"},
+	{name: "a profile in capitals is refused", rule: ruleQuotaNames, refuse: true, kind: "GPUQuota", body: "spec: {hard: {mig/1G.10GB: 8}}"},
+	{name: "a guaranteed amount of an unknown name is refused", rule: ruleQuotaNames, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, guaranteed: {gpu: 8}}"},
+	{name: "an amount of nothing is accepted", rule: ruleQuotaSign, kind: "GPUQuota", body: "spec: {hard: {gpus: 0}}"},
+	{name: "a negative amount is refused", rule: ruleQuotaSign, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: -1}}"},
+	{name: "a guarantee within the quota is accepted", rule: ruleGuaranteed, kind: "GPUQuota", body: "spec: {hard: {memory: 160Gi}, guaranteed: {memory: 163840Mi}}"},
+	{name: "a guarantee above the quota is refused", rule: ruleGuaranteed, refuse: true, kind: "GPUQuota", body: "spec: {hard: {memory: 160Gi}, guaranteed: {memory: 161Gi}}"},
+	{name: "a guarantee without a quota is refused", rule: ruleGuaranteed, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, guaranteed: {memory: 1Gi}}"},
+}
+
+func TestRules(t *testing.T) {
+	for _, tc := range ruleCases {
+		t.Run(tc.name, func(t *testing.T) {
+			name := tc.object
+			if name == "" {
+				name = "try"
+			}
+			err := shared.Client.Create(t.Context(), object(t, tc.kind, name, tc.body), client.DryRunAll)
+			switch {
+			case !tc.refuse && err != nil:
+				t.Errorf("want it accepted, got: %v", err)
+			case tc.refuse && err == nil:
+				t.Error("want it refused, it was accepted")
+			case tc.refuse && !strings.Contains(err.Error(), tc.rule):
+				t.Errorf("want it refused by the rule %q, got: %v", tc.rule, err)
+			}
+		})
+	}
+}
+
+// TestEveryRuleIsTried keeps the table above complete: each rule in config/crd is tried with an object that it accepts
+// and one that it refuses.
+func TestEveryRuleIsTried(t *testing.T) {
+	for kind := range kinds {
+		messages := map[string]bool{}
+		collectRules(schemaOf(t, kind), messages)
+		for _, message := range slices.Sorted(maps.Keys(messages)) {
+			var accepts, refuses bool
+			for _, tc := range ruleCases {
+				if tc.kind == kind && strings.HasPrefix(message, tc.rule) {
+					accepts = accepts || !tc.refuse
+					refuses = refuses || tc.refuse
+				}
+			}
+			if !accepts || !refuses {
+				t.Errorf("%s: rule %q: an accepted case: %v, a refused case: %v", kind, message, accepts, refuses)
+			}
+		}
+	}
+}
+
+func collectRules(s *apiextensions.JSONSchemaProps, messages map[string]bool) {
+	for _, rule := range s.XValidations {
+		messages[rule.Message] = true
+	}
+	for _, property := range s.Properties {
+		collectRules(&property, messages)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		collectRules(s.Items.Schema, messages)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		collectRules(s.AdditionalProperties.Schema, messages)
+	}
+}
