@@ -102,7 +102,7 @@ generate: ## Regenerate deep copies and manifests after a change of api/ or of m
 .PHONY: manifests
 manifests: ## Regenerate config/: CRDs, the manager's role, webhooks.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd
-	$(CONTROLLER_GEN) rbac:roleName=sluice-manager webhook paths=./controllers/... \
+	$(CONTROLLER_GEN) rbac:roleName=sluice-manager webhook paths=./controllers/... paths=./node-agent/... \
 	  output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
 
 .PHONY: fmt
