@@ -13,3 +13,6 @@ var Source embed.FS
 
 // ClusterPackage is the multi-call binary's package, relative to the module root.
 const ClusterPackage = "./cmd/cluster"
+
+// ClusterTag is the build tag that the package needs.
+const ClusterTag = "cluster"

@@ -101,7 +101,7 @@ func (b Builder) build(ctx context.Context, dir string) error {
 
 func (b Builder) compile(ctx context.Context, source, out, version string) error {
 	fmt.Fprintf(b.Progress, "Building a Kubernetes %s control plane from Go modules. The first time, this takes 5 to 20 minutes.\n", version)
-	list := goCommand(ctx, source, "list", "-deps", lab.ClusterPackage)
+	list := goCommand(ctx, source, "list", "-tags", lab.ClusterTag, "-deps", lab.ClusterPackage)
 	var packages, complaint bytes.Buffer
 	list.Stdout, list.Stderr = &packages, &complaint
 	fetching := newTicker(b.Progress, b.Every, func(took time.Duration) string {
@@ -115,7 +115,7 @@ func (b Builder) compile(ctx context.Context, source, out, version string) error
 	total := bytes.Count(packages.Bytes(), []byte("\n"))
 
 	compiled := &lineCounter{}
-	args := []string{"build", "-v", "-trimpath", "-ldflags", ldflags(version), "-o", out, lab.ClusterPackage}
+	args := []string{"build", "-v", "-tags", lab.ClusterTag, "-trimpath", "-ldflags", ldflags(version), "-o", out, lab.ClusterPackage}
 	build := goCommand(ctx, source, args...)
 	build.Stderr = compiled
 	compiling := newTicker(b.Progress, b.Every, func(took time.Duration) string {

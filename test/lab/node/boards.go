@@ -31,16 +31,16 @@ func ParseBoard(text string) (Board, error) {
 	return board, nil
 }
 
-// fakeGPUArgs lists the calls of fakegpu that make a node's GPUs: create for the first board, add for each further one.
+// fakeGPUArgs lists the calls of fakegpu that make a node's GPUs: create for the first board, add for each further one,
+// and the driver root once all are there.
 func fakeGPUArgs(spec Spec, paths Paths) [][]string {
-	calls := make([][]string, 0, len(spec.Boards))
+	calls := make([][]string, 0, len(spec.Boards)+1)
 	for i, board := range spec.Boards {
 		verb := "add"
 		if i == 0 {
 			verb = "create"
 		}
-		call := []string{verb, "--state", paths.GPUState, "--board", board.Name, "--gpus", strconv.Itoa(board.GPUs), "--mig", board.MIG,
-			"--root", paths.DriverRoot}
+		call := []string{verb, "--state", paths.GPUState, "--board", board.Name, "--gpus", strconv.Itoa(board.GPUs), "--mig", board.MIG}
 		if i == 0 {
 			call = append(call, "--seed", spec.Seed)
 			if spec.Driver != "" {
@@ -49,7 +49,7 @@ func fakeGPUArgs(spec Spec, paths Paths) [][]string {
 		}
 		calls = append(calls, call)
 	}
-	return calls
+	return append(calls, []string{"root", "--state", paths.GPUState, "--root", paths.DriverRoot})
 }
 
 func makeGPUs(ctx context.Context, spec Spec, paths Paths) error {
@@ -58,6 +58,9 @@ func makeGPUs(ctx context.Context, spec Spec, paths Paths) error {
 			return errors.New("boards need the fakegpu program")
 		}
 		return nil
+	}
+	if len(spec.Boards) == 0 {
+		return errors.New("fakegpu needs at least one board")
 	}
 	for _, args := range fakeGPUArgs(spec, paths) {
 		if err := fakeGPU(ctx, spec, args...); err != nil {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-gpu/sluice/test/lab/kubelet"
@@ -61,12 +62,16 @@ func createObject(ctx context.Context, client kubernetes.Interface, spec Spec, n
 		return fmt.Errorf("asking the API server for its version: %w", err)
 	}
 	wanted := object(spec, version.GitVersion, fmt.Sprintf("%s-%d", spec.Name, now.UnixNano()), now)
-	_, err = client.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
+	created, err := client.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("the cluster already has a node %s: %w", spec.Name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("creating the node: %w", err)
+	}
+	// Admission taints every new node as not ready. This one is, and nobody need wait until a controller sees it.
+	if _, err := client.CoreV1().Nodes().Patch(ctx, created.Name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("taking the first taint off the node: %w", err)
 	}
 	return nil
 }
