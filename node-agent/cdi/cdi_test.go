@@ -41,48 +41,48 @@ type setup struct {
 	gpus []gpu.GPU
 }
 
-func newSetup(t testing.TB, boards ...fakenode.Boards) setup {
-	t.Helper()
-	s := setup{node: fakenode.New(t, boards...), dir: filepath.Join(t.TempDir(), "cdi")}
+func newSetup(tb testing.TB, boards ...fakenode.Boards) setup {
+	tb.Helper()
+	s := setup{node: fakenode.New(tb, boards...), dir: filepath.Join(tb.TempDir(), "cdi")}
 	var err error
 	if s.nvml, err = nvml.Open(s.node.Library); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(s.nvml.Close)
-	look, err := s.nvml.Look(t.Context())
+	tb.Cleanup(s.nvml.Close)
+	look, err := s.nvml.Look(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s.gpus = look.GPUs
 	s.cdi, err = doors.New(doors.Options{
 		DriverRoot: s.node.Root, SpecDir: s.dir, HookPath: "/opt/sluice/nvidia-cdi-hook", NVML: s.nvml.Library,
-	}, testr.NewWithInterface(t, testr.Options{}))
+	}, testr.NewWithInterface(tb, testr.Options{}))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }
 
 // instance makes a MIG instance on a GPU and returns its UUID.
-func (s *setup) instance(t testing.TB, gpuIndex int, profile string, start int) string {
-	t.Helper()
-	giID, err := s.nvml.CreateGPUInstance(t.Context(), s.gpus[gpuIndex].UUID, gpu.Placement{Profile: profile, Start: start})
+func (s *setup) instance(tb testing.TB, gpuIndex int, profile string, start int) string {
+	tb.Helper()
+	giID, err := s.nvml.CreateGPUInstance(tb.Context(), s.gpus[gpuIndex].UUID, gpu.Placement{Profile: profile, Start: start})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	_, uuid, err := s.nvml.CreateComputeInstance(t.Context(), s.gpus[gpuIndex].UUID, giID)
+	_, uuid, err := s.nvml.CreateComputeInstance(tb.Context(), s.gpus[gpuIndex].UUID, giID)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return uuid
 }
 
 // read reads the claim's spec with the runtime's own code, which validates it.
-func (s *setup) read(t testing.TB) *cdi.Spec {
-	t.Helper()
+func (s *setup) read(tb testing.TB) *cdi.Spec {
+	tb.Helper()
 	spec, err := cdi.ReadSpec(filepath.Join(s.dir, "k8s.gpu.sluice.dev-claim_"+claim+".json"), 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return spec
 }
@@ -374,7 +374,7 @@ func TestRefreshFindsWhatWasInstalledSince(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(tool), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(tool, nil, 0o755); err != nil { //nolint:gosec // G306: a command
+	if err := os.WriteFile(tool, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.cdi.Refresh(); err != nil {

@@ -4,7 +4,6 @@ package limits
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func TestLayoutEqualsTheHeader(t *testing.T) {
 	interceptor := filepath.Join("..", "..", "interceptor")
 	program := filepath.Join(t.TempDir(), "abi_layout")
-	compile := exec.CommandContext(t.Context(), compiler(), "-std=gnu11", "-Wall", "-Wextra", "-Werror",
+	compile := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 		"-I", filepath.Join(interceptor, "include"), "-o", program, filepath.Join(interceptor, "tests", "abi_layout.c"))
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the layout program: %v\n%s", err, out)
@@ -66,12 +65,4 @@ func TestLayoutEqualsTheHeader(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("layout of the Go half differs from the header (-header +Go):\n%s", diff)
 	}
-}
-
-// compiler is the C compiler that make would use.
-func compiler() string {
-	if cc := os.Getenv("CC"); cc != "" {
-		return cc
-	}
-	return "cc"
 }

@@ -20,25 +20,25 @@ import (
 
 const mib = 1 << 20
 
-func open(t testing.TB, node *fakenode.Node) *nvml.Door {
-	t.Helper()
+func open(tb testing.TB, node *fakenode.Node) *nvml.Door {
+	tb.Helper()
 	library, err := nvml.FindLibrary(node.Root)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	door, err := nvml.Open(library)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(door.Close)
+	tb.Cleanup(door.Close)
 	return door
 }
 
-func look(t testing.TB, door *nvml.Door) gpu.Node {
-	t.Helper()
-	node, err := door.Look(t.Context())
+func look(tb testing.TB, door *nvml.Door) gpu.Node {
+	tb.Helper()
+	node, err := door.Look(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return node
 }
@@ -213,14 +213,14 @@ func TestLookReadsThePlaceFromSysfs(t *testing.T) {
 	node := fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1})
 	busID := look(t, open(t, node)).GPUs[0].PCIBusID
 	sysfs := t.TempDir()
-	real := filepath.Join(sysfs, "devices", "pci0000:00", "0000:00:01.0", busID)
+	device := filepath.Join(sysfs, "devices", "pci0000:00", "0000:00:01.0", busID)
 	links := filepath.Join(sysfs, "bus", "pci", "devices")
-	for _, dir := range []string{real, links} {
+	for _, dir := range []string{device, links} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(real, "numa_node"), []byte("3\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(device, "numa_node"), []byte("3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join("..", "..", "..", "devices", "pci0000:00", "0000:00:01.0", busID), filepath.Join(links, busID)); err != nil {

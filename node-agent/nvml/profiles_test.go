@@ -121,8 +121,8 @@ func TestCallErrorsSteer(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			err := failed("call", tc.answer)
 			for _, other := range []error{ErrInUse, ErrNoRoom, ErrResetRequired, ErrNotFound, ErrFailed, ErrSick} {
-				if errors.Is(err, other) != (other == tc.want) {
-					t.Errorf("%v is %v: %v", err, other, errors.Is(err, other))
+				if got, want := errors.Is(err, other), errors.Is(tc.want, other); got != want {
+					t.Errorf("%v is %v: %v, want %v", err, other, got, want)
 				}
 			}
 		})

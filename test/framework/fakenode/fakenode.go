@@ -49,10 +49,10 @@ type Node struct {
 
 // New makes a node with the given boards. It belongs to the test, which must not run in parallel with others: the fake
 // libraries find their state through this process's environment.
-func New(t testing.TB, boards ...Boards) *Node {
-	t.Helper()
-	build := Build(t)
-	dir := t.TempDir()
+func New(tb testing.TB, boards ...Boards) *Node {
+	tb.Helper()
+	build := Build(tb)
+	dir := tb.TempDir()
 	n := &Node{
 		State: filepath.Join(dir, "state"),
 		Root:  filepath.Join(dir, "root"),
@@ -60,23 +60,23 @@ func New(t testing.TB, boards ...Boards) *Node {
 	}
 	n.Library = filepath.Join(n.Root, "usr", "lib64", "libnvidia-ml.so.1")
 	// The same UUIDs in every run: a failure can be compared with the one before.
-	seed := strconv.Itoa(len(t.Name())) + t.Name()
+	seed := strconv.Itoa(len(tb.Name())) + tb.Name()
 	for i, b := range boards {
 		mode := "off"
 		if b.MIG {
 			mode = "on"
 		}
 		if i == 0 {
-			n.CLI(t, "create", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode, "--seed", seed)
+			n.CLI(tb, "create", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode, "--seed", seed)
 		} else {
-			n.CLI(t, "add", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode)
+			n.CLI(tb, "add", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode)
 		}
 	}
-	n.CLI(t, "root", "--root", n.Root, "--libs", build)
+	n.CLI(tb, "root", "--root", n.Root, "--libs", build)
 	if err := n.settle(); err != nil {
-		t.Fatalf("settling the node in its mount namespace: %v", err)
+		tb.Fatalf("settling the node in its mount namespace: %v", err)
 	}
-	t.Setenv(stateVariable, n.State)
+	tb.Setenv(stateVariable, n.State)
 	return n
 }
 
@@ -86,24 +86,24 @@ func (n *Node) Environment() []string {
 }
 
 // CLI runs a fakegpu command on the node's state and returns what it prints.
-func (n *Node) CLI(t testing.TB, command string, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), n.cli, append([]string{command, "--state", n.State}, args...)...)
+func (n *Node) CLI(tb testing.TB, command string, args ...string) string {
+	tb.Helper()
+	cmd := exec.CommandContext(tb.Context(), n.cli, append([]string{command, "--state", n.State}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
 			out = append(out, exit.Stderr...)
 		}
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
+		tb.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
 	return string(out)
 }
 
 // Fault makes the next call of an NVML function on a GPU answer with an error, such as NVML_ERROR_UNKNOWN.
-func (n *Node) Fault(t testing.TB, call, answer string, gpu int) {
-	t.Helper()
-	n.CLI(t, "fault", "--call", call, "--return", answer, "--gpu", strconv.Itoa(gpu))
+func (n *Node) Fault(tb testing.TB, call, answer string, gpu int) {
+	tb.Helper()
+	n.CLI(tb, "fault", "--call", call, "--return", answer, "--gpu", strconv.Itoa(gpu))
 }
 
 // Seen is what fakegpu shows of a node.
@@ -132,11 +132,11 @@ type SeenInstance struct {
 }
 
 // Show reads the hardware's own view, past the library.
-func (n *Node) Show(t testing.TB) Seen {
-	t.Helper()
+func (n *Node) Show(tb testing.TB) Seen {
+	tb.Helper()
 	var seen Seen
-	if err := json.Unmarshal([]byte(n.CLI(t, "show", "--json")), &seen); err != nil {
-		t.Fatalf("reading what fakegpu shows: %v", err)
+	if err := json.Unmarshal([]byte(n.CLI(tb, "show", "--json")), &seen); err != nil {
+		tb.Fatalf("reading what fakegpu shows: %v", err)
 	}
 	return seen
 }
@@ -145,11 +145,11 @@ func (n *Node) Show(t testing.TB) Seen {
 var built = sync.OnceValues(build)
 
 // Build builds test/fakegpu once a process and returns the directory of its libraries and its command.
-func Build(t testing.TB) string {
-	t.Helper()
+func Build(tb testing.TB) string {
+	tb.Helper()
 	dir, err := built()
 	if err != nil {
-		t.Fatalf("building the fake GPU: %v", err)
+		tb.Fatalf("building the fake GPU: %v", err)
 	}
 	return dir
 }
@@ -165,7 +165,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("opening the lock: %w", err)
 	}
-	defer lock.Close() //nolint:errcheck // closing gives the lock back
+	defer lock.Close() // Which gives the lock back.
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("waiting for the lock: %w", err)
 	}

@@ -26,19 +26,24 @@ const procDriver = "/proc/driver"
 // process. It starts the test binary again, since a process with threads cannot change its namespaces for all of them.
 // Without root it needs user namespaces.
 func Main(m *testing.M) {
-	if os.Getenv(insideVariable) != "" {
-		if err := unix.Mount("sluice", procDriver, "tmpfs", 0, "mode=0755"); err != nil {
-			fmt.Fprintf(os.Stderr, "mounting a %s for the tests: %v\n", procDriver, err)
-			os.Exit(1)
-		}
-		os.Exit(m.Run())
+	os.Exit(run(m)) //nolint:revive // deep-exit: it is all that a TestMain does
+}
+
+// run is the status of the tests, here or in the process that it starts for them.
+func run(m *testing.M) int {
+	if os.Getenv(insideVariable) == "" {
+		return again()
 	}
-	os.Exit(again())
+	if err := unix.Mount("sluice", procDriver, "tmpfs", 0, "mode=0755"); err != nil {
+		fmt.Fprintf(os.Stderr, "mounting a %s for the tests: %v\n", procDriver, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // again runs this binary with the same arguments in a new mount namespace and returns its exit status.
 func again() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // go test's own timeout ends it
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx,gosec // go test's own timeout ends it; G702: these are its own arguments
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS}
