@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentproc
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// api is an API server that knows claims and is otherwise away.
+type api struct {
+	server *httptest.Server
+
+	mu     sync.Mutex
+	claims map[string]*resourceapi.ResourceClaim
+}
+
+const claimsPath = "/apis/resource.k8s.io/v1/namespaces/"
+
+func newAPI(t testing.TB) *api {
+	t.Helper()
+	a := &api{claims: map[string]*resourceapi.ResourceClaim{}}
+	a.server = httptest.NewServer(a)
+	t.Cleanup(a.server.Close)
+	return a
+}
+
+// ServeHTTP answers a GET of a claim.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	rest, ours := strings.CutPrefix(r.URL.Path, claimsPath)
+	if !ours || r.Method != http.MethodGet {
+		a.status(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		return
+	}
+	namespace, name, _ := strings.Cut(rest, "/resourceclaims/")
+	a.mu.Lock()
+	claim := a.claims[namespace+"/"+name]
+	a.mu.Unlock()
+	if claim == nil {
+		a.status(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(claim)
+}
+
+func (a *api) status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, //nolint:gosec // an HTTP status
+	})
+}
+
+func (a *api) put(claim *resourceapi.ResourceClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	claim.TypeMeta = metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"}
+	a.claims[claim.Namespace+"/"+claim.Name] = claim
+}
+
+func (a *api) remove(claim *resourceapi.ResourceClaim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.claims, claim.Namespace+"/"+claim.Name)
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentproc
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientcmd "k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/nvml"
+	"github.com/sluice-gpu/sluice/test/framework/fakenode"
+)
+
+// NodeName is the name of every rig's node.
+const NodeName = "node"
+
+// Rig is a simulated node with everything that an agent needs of it.
+type Rig struct {
+	// Node is the simulated hardware.
+	Node *fakenode.Node
+	// Dir is short, since the paths of sockets are bounded. The agent's directories are below it.
+	Dir string
+	// Records are the agent's checkpoint.
+	Records *checkpoint.Store
+
+	binaries Binaries
+	api      *api
+}
+
+// New makes the directories and the API server of a node.
+func New(t testing.TB, node *fakenode.Node) *Rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slc") //nolint:usetesting // a test's own directory is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := &Rig{Node: node, Dir: dir, binaries: Build(t), api: newAPI(t)}
+	if r.Records, err = checkpoint.Open(r.path("state")); err != nil {
+		t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["stub"] = &clientcmdapi.Cluster{Server: r.api.server.URL}
+	config.Contexts["stub"] = &clientcmdapi.Context{Cluster: "stub"}
+	config.CurrentContext = "stub"
+	if err := clientcmd.WriteToFile(*config, r.path("kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *Rig) path(name string) string { return filepath.Join(r.Dir, name) }
+
+// Look is what NVML shows of the node.
+func (r *Rig) Look(t testing.TB) gpu.Node {
+	t.Helper()
+	door, err := nvml.Open(r.Node.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
+	look, err := door.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return look
+}
+
+// Publish records forms as published, one for each GPU in the order of their minors.
+func (r *Rig) Publish(t testing.TB, forms ...v1alpha1.GPUDecision) {
+	t.Helper()
+	look := r.Look(t)
+	var published checkpoint.Published
+	for i, form := range forms {
+		form.UUID = look.GPUs[i].UUID
+		published.GPUs = append(published.GPUs, checkpoint.PublishedGPU{
+			Minor: look.GPUs[i].Minor, Form: form, Facts: checkpoint.FactsOf(look.GPUs[i], look.DriverVersion),
+		})
+	}
+	if err := r.Records.SavePublished(published); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Allocate puts a claim into the API server that was allocated the given results.
+func (r *Rig) Allocate(name string, results ...resourceapi.DeviceRequestAllocationResult) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: name, UID: types.UID("uid-" + name)},
+		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{
+			Devices: resourceapi.DeviceAllocationResult{Results: results},
+		}},
+	}
+	r.api.put(claim)
+	return claim
+}
+
+// Delete removes a claim from the API server.
+func (r *Rig) Delete(claim *resourceapi.ResourceClaim) { r.api.remove(claim) }
+
+// Names are the entries of one of the agent's directories: cdi or shares.
+func (r *Rig) Names(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(r.path(dir))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
