@@ -28,7 +28,7 @@ static void profiles(nv_device h100) {
     CHECK_CODE("the second version has the name", NV_SUCCESS, nvmlDeviceGetGpuInstanceProfileInfoV(h100, GI_1_REV1, &named));
     CHECK("with its suffix", strcmp(named.name, "MIG 1g.10gb+me") == 0);
     named.version = 7;
-    CHECK_CODE("another version is refused", NV_ARGUMENT_VERSION_MISMATCH,
+    CHECK_CODE("another version is refused", NV_INVALID_ARGUMENT,
                nvmlDeviceGetGpuInstanceProfileInfoV(h100, GI_1, &named));
     CHECK_CODE("placements are counted", NV_SUCCESS,
                nvmlDeviceGetGpuInstancePossiblePlacements_v2(h100, ID_3G, NULL, &count));
@@ -40,10 +40,19 @@ static void profiles(nv_device h100) {
 static void mode(nv_device h100, nv_device a100) {
     unsigned current, pending;
     nv_return activation;
-    nv_gi gi;
+    nv_gi gi, list[8];
+    nv_device mig;
+    unsigned count;
+    CHECK("with MIG mode off there can be no MIG devices",
+          nvmlDeviceGetMaxMigDeviceCount(h100, &count) == NV_SUCCESS && count == 0);
+    CHECK_CODE("and none is found", NV_NOT_FOUND, nvmlDeviceGetMigDeviceHandleByIndex(h100, 0, &mig));
+    CHECK("nor listed", nvmlDeviceGetGpuInstances(h100, ID_1G, list, &count) == NV_SUCCESS && count == 0);
+    CHECK("the capacity is that of an empty GPU",
+          nvmlDeviceGetGpuInstanceRemainingCapacity(h100, ID_1G, &count) == NV_SUCCESS && count == 7);
     CHECK_CODE("with MIG mode off nothing is created", NV_NOT_SUPPORTED, nvmlDeviceCreateGpuInstance(h100, ID_1G, &gi));
     CHECK_CODE("on Hopper the mode is switched", NV_SUCCESS, nvmlDeviceSetMigMode(h100, 1, &activation));
     nvmlDeviceGetMigMode(h100, &current, &pending);
+    CHECK("then there can be seven", nvmlDeviceGetMaxMigDeviceCount(h100, &count) == NV_SUCCESS && count == 7);
     CHECK("at once", activation == NV_SUCCESS && current == 1 && pending == 1);
     create_at(h100, ID_1G, 0, 1, &gi);
     CHECK_CODE("not while there is an instance", IN_USE, nvmlDeviceSetMigMode(h100, 0, &activation));

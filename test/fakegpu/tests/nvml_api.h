@@ -12,6 +12,8 @@ nv_return nvmlDeviceGetCount_v2(unsigned *count);
 nv_return nvmlDeviceGetHandleByIndex_v2(unsigned index, nv_device *device);
 nv_return nvmlDeviceGetHandleByUUID(const char *uuid, nv_device *device);
 nv_return nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nv_device *device);
+nv_return nvmlDeviceGetSerial(nv_device device, char *serial, unsigned length);
+nv_return nvmlDeviceGetHandleBySerial(const char *serial, nv_device *device);
 nv_return nvmlDeviceGetName(nv_device device, char *name, unsigned length);
 nv_return nvmlDeviceGetUUID(nv_device device, char *uuid, unsigned length);
 nv_return nvmlDeviceGetIndex(nv_device device, unsigned *index);

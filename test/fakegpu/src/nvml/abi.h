@@ -15,6 +15,7 @@ enum {
     NV_INSUFFICIENT_SIZE = 7,
     NV_DRIVER_NOT_LOADED = 9,
     NV_TIMEOUT = 10,
+    NV_FUNCTION_NOT_FOUND = 13,
     NV_GPU_IS_LOST = 15,
     NV_LIB_RM_VERSION_MISMATCH = 18,
     NV_MEMORY = 20,
@@ -172,8 +173,10 @@ typedef struct {
 } nv_field_value;
 
 #define NV_EVENT_XID 0x8ull
-#define NV_EVENT_RECOVERY_ACTION 0x8000ull
-#define NV_GI_PROFILES 0x12u
+// Event types of driver 580, of which only XIDs are ever raised here.
+#define NV_EVENTS 0xFF9Full
+// Profiles that driver 580 knows; the header has one more.
+#define NV_GI_PROFILES 0x11u
 #define NV_CI_PROFILES 0x9u
 
 #endif

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Properties that follow from the board.
+#include <stdio.h>
 #include <string.h>
 
 #include "call.h"
 #include "device.h"
+#include "state/uuid.h"
 
 static nv_return put(struct fg_db *db, unsigned *out, unsigned value) {
     if (out == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
@@ -88,15 +90,14 @@ NV_API nv_return nvmlDeviceGetCpuAffinityWithinScope(nv_device device, unsigned 
 }
 
 NV_API nv_return nvmlDeviceGetAddressingMode(nv_device device, nv_addressing_mode *mode) {
-    enum { ADDRESSING_ATS = 2 };
+    enum { ADDRESSING_NONE = 0, ADDRESSING_ATS = 2 };
     struct fg_db *db;
     struct nv_target t;
     nv_return result = nv_enter_device(CALL_nvmlDeviceGetAddressingMode, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (mode == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
     if (mode->version != NV_STRUCT_VERSION(nv_addressing_mode, 1)) return nv_leave(db, NV_ARGUMENT_VERSION_MISMATCH);
-    if (!nv_board(db, &t).coherent) return nv_leave(db, NV_NOT_SUPPORTED);
-    return put(db, &mode->value, ADDRESSING_ATS);
+    return put(db, &mode->value, nv_board(db, &t).coherent ? ADDRESSING_ATS : ADDRESSING_NONE);
 }
 
 // The PCIe generation that came with the architecture; SXM boards are x16 too.
@@ -139,17 +140,69 @@ NV_API nv_return nvmlDeviceGetPersistenceMode(nv_device device, unsigned *mode) 
     return state_of_mode(CALL_nvmlDeviceGetPersistenceMode, device, mode, 1);
 }
 
+NV_API nv_return nvmlDeviceGetEccMode(nv_device device, unsigned *current, unsigned *pending) {
+    struct fg_db *db;
+    struct nv_target t;
+    nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetEccMode, device, &db, &t);
+    if (result != NV_SUCCESS) return result;
+    if (current == NULL || pending == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
+    *current = *pending = 1;
+    return nv_leave(db, NV_SUCCESS);
+}
+
+NV_API nv_return nvmlDeviceGetNumGpuCores(nv_device device, unsigned *cores) {
+    struct fg_db *db;
+    struct nv_target t;
+    nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetNumGpuCores, device, &db, &t);
+    if (result != NV_SUCCESS) return result;
+    struct fg_board board = nv_board(db, &t);
+    return put(db, cores, (unsigned)board.sm * (board.arch == FG_AMPERE ? 64 : 128));
+}
+
+// Made of the UUID's digits, so that it is the same each time the node is made.
+static void serial_of(const struct fg_gpu *gpu, char *text, size_t size) {
+    snprintf(text, size, "%013llu", (unsigned long long)(fg_hash_text(gpu->uuid) % 10000000000000ull));
+}
+
+NV_API nv_return nvmlDeviceGetSerial(nv_device device, char *serial, unsigned length) {
+    struct fg_db *db;
+    struct nv_target t;
+    nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetSerial, device, &db, &t);
+    if (result != NV_SUCCESS) return result;
+    char text[32];
+    serial_of(nv_gpu(db, &t), text, sizeof text);
+    return nv_leave(db, nv_put_text(serial, length, text));
+}
+
+NV_API nv_return nvmlDeviceGetHandleBySerial(const char *serial, nv_device *device) {
+    struct fg_db *db;
+    nv_return result = nv_enter(CALL_nvmlDeviceGetHandleBySerial, -1, &db);
+    if (result != NV_SUCCESS) return result;
+    if (serial == NULL || device == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
+    for (int i = 0; i < (int)fg_read(&db->state->gpu_count); i++) {
+        char text[32];
+        serial_of(&db->state->gpus[i], text, sizeof text);
+        if (strcmp(text, serial) != 0) continue;
+        if (fg_read(&db->state->gpus[i].lost)) return nv_leave(db, NV_GPU_IS_LOST);
+        *device = nv_handle(db, (struct nv_target){.kind = NV_KIND_GPU, .gpu = i});
+        return nv_leave(db, NV_SUCCESS);
+    }
+    return nv_leave(db, NV_NOT_FOUND);
+}
+
 // Every field is answered one by one; the only known one says that no recovery is needed.
 NV_API nv_return nvmlDeviceGetFieldValues(nv_device device, int count, nv_field_value *values) {
-    enum { FIELD_RECOVERY_ACTION = 230, TYPE_UNSIGNED = 1 };
+    enum { FIELD_RECOVERY_ACTION = 230, FIELDS = 275, TYPE_UNSIGNED = 1 };
     struct fg_db *db;
     struct nv_target t;
     nv_return result = nv_enter_device(CALL_nvmlDeviceGetFieldValues, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (count < 0 || (count > 0 && values == NULL)) return nv_leave(db, NV_INVALID_ARGUMENT);
     for (int i = 0; i < count; i++) {
-        int known = values[i].field == FIELD_RECOVERY_ACTION;
-        values[i].result = known ? NV_SUCCESS : NV_NOT_SUPPORTED;
+        unsigned field = values[i].field;
+        values[i].result = field == 0 || field >= FIELDS      ? NV_INVALID_ARGUMENT
+                           : field == FIELD_RECOVERY_ACTION ? NV_SUCCESS
+                                                            : NV_NOT_SUPPORTED;
         values[i].type = TYPE_UNSIGNED;
         values[i].value.ull = 0;
     }

@@ -10,8 +10,6 @@
 #include "device.h"
 #include "state/state.h"
 
-#define SUPPORTED_EVENTS (NV_EVENT_XID | NV_EVENT_RECOVERY_ACTION)
-
 struct nv_event_set_st {
     uint32_t next; // the number of the first event not yet looked at
     unsigned long long types[FG_MAX_GPUS];
@@ -43,7 +41,7 @@ NV_API nv_return nvmlDeviceGetSupportedEventTypes(nv_device device, unsigned lon
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetSupportedEventTypes, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (types == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
-    *types = SUPPORTED_EVENTS;
+    *types = NV_EVENTS;
     return nv_leave(db, NV_SUCCESS);
 }
 
@@ -53,7 +51,7 @@ NV_API nv_return nvmlDeviceRegisterEvents(nv_device device, unsigned long long t
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceRegisterEvents, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (set == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
-    if (types & ~SUPPORTED_EVENTS) return nv_leave(db, NV_NOT_SUPPORTED);
+    if (types & ~NV_EVENTS) return nv_leave(db, NV_NOT_SUPPORTED);
     set->types[t.gpu] |= types;
     return nv_leave(db, NV_SUCCESS);
 }

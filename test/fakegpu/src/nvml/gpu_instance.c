@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPU instances: profiles and placements, which can be read with MIG mode off,
-// and create, list and destroy, which cannot be done then.
+// as can the (empty) list of instances; create and destroy, which need it on.
+// The answers are those of an H200 with driver 580.159.04 where they could be
+// read there, with MIG mode off.
 #include <stdio.h>
 #include <string.h>
 
@@ -30,14 +32,15 @@ NV_API nv_return nvmlDeviceGetGpuInstanceProfileInfo(nv_device device, unsigned 
     return nv_leave(db, NV_SUCCESS);
 }
 
-// Both layouts start with their version, which says how much the caller has.
+// Both layouts start with their version, which says how much the caller has. As
+// driver 580 does, the version comes back as 0 and the third layout without its name.
 static nv_return put_profile(const struct fg_board *board, int index, nv_gi_profile_v2 *info) {
     enum { CAPABILITY_GFX = 2 };
     nv_gi_profile p = profile_info(board, index);
     const char *name = board->profiles[index].name;
     if (info->version == NV_STRUCT_VERSION(nv_gi_profile_v2, 2)) {
         *info = (nv_gi_profile_v2){
-            .version = info->version, .id = p.id, .p2p = p.p2p, .slices = p.slices, .count = p.count, .sm = p.sm,
+            .id = p.id, .p2p = p.p2p, .slices = p.slices, .count = p.count, .sm = p.sm,
             .ce = p.ce, .dec = p.dec, .enc = p.enc, .jpeg = p.jpeg, .ofa = p.ofa, .memory_mib = p.memory_mib,
         };
         snprintf(info->name, sizeof info->name, "MIG %s", name);
@@ -46,14 +49,13 @@ static nv_return put_profile(const struct fg_board *board, int index, nv_gi_prof
     if (info->version == NV_STRUCT_VERSION(nv_gi_profile_v3, 3)) {
         nv_gi_profile_v3 *v3 = (nv_gi_profile_v3 *)(void *)info;
         *v3 = (nv_gi_profile_v3){
-            .version = v3->version, .id = p.id, .slices = p.slices, .count = p.count, .sm = p.sm, .ce = p.ce,
+            .id = p.id, .slices = p.slices, .count = p.count, .sm = p.sm, .ce = p.ce,
             .dec = p.dec, .enc = p.enc, .jpeg = p.jpeg, .ofa = p.ofa, .memory_mib = p.memory_mib,
             .capabilities = strstr(name, "+gfx") != NULL ? CAPABILITY_GFX : 0,
         };
-        snprintf(v3->name, sizeof v3->name, "MIG %s", name);
         return NV_SUCCESS;
     }
-    return NV_ARGUMENT_VERSION_MISMATCH;
+    return NV_INVALID_ARGUMENT;
 }
 
 NV_API nv_return nvmlDeviceGetGpuInstanceProfileInfoV(nv_device device, unsigned profile, nv_gi_profile_v2 *info) {
@@ -75,7 +77,16 @@ NV_API nv_return nvmlDeviceGetGpuInstanceProfileInfoByIdV(nv_device device, unsi
     if (info == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
     struct fg_board board = nv_board(db, &t);
     int index = fg_profile_by_id(&board, id);
-    return nv_leave(db, index < 0 ? NV_NOT_SUPPORTED : put_profile(&board, index, info));
+    return nv_leave(db, index < 0 ? NV_INVALID_ARGUMENT : put_profile(&board, index, info));
+}
+
+// Whether some board has a profile of that id.
+static int known_id(unsigned id) {
+    struct fg_board board;
+    for (size_t i = 0; fg_board_at(i, &board); i++) {
+        if (fg_profile_by_id(&board, id) >= 0) return 1;
+    }
+    return 0;
 }
 
 static nv_return placements(enum nv_call call, nv_device device, unsigned id, nv_placement *out, unsigned *count) {
@@ -86,7 +97,7 @@ static nv_return placements(enum nv_call call, nv_device device, unsigned id, nv
     if (count == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
     struct fg_board board = nv_board(db, &t);
     int index = fg_profile_by_id(&board, id);
-    if (index < 0) return nv_leave(db, NV_NOT_SUPPORTED);
+    if (index < 0) return nv_leave(db, known_id(id) ? NV_NOT_SUPPORTED : NV_INVALID_ARGUMENT);
     const struct fg_profile *p = &board.profiles[index];
     // Without a place to write to, only the number is asked for. The array is
     // sized by the caller from that number.
@@ -110,15 +121,14 @@ NV_API nv_return nvmlDeviceGetGpuInstancePossiblePlacements_v2(nv_device device,
     return placements(CALL_nvmlDeviceGetGpuInstancePossiblePlacements_v2, device, id, out, count);
 }
 
-// Enters a call that needs MIG mode on and a profile of the board.
+// Enters a call that needs a profile of the board.
 static nv_return enter_profile(enum nv_call call, nv_device device, unsigned id, struct fg_db **db,
                                struct nv_target *t, struct fg_board *board, int *profile) {
     nv_return result = nv_enter_gpu(call, device, db, t);
     if (result != NV_SUCCESS) return result;
     *board = nv_board(*db, t);
     *profile = fg_profile_by_id(board, id);
-    if (*profile < 0 || !nv_mig_on(*db, t)) return nv_leave(*db, NV_NOT_SUPPORTED);
-    return NV_SUCCESS;
+    return *profile < 0 ? nv_leave(*db, NV_NOT_SUPPORTED) : NV_SUCCESS;
 }
 
 NV_API nv_return nvmlDeviceGetGpuInstanceRemainingCapacity(nv_device device, unsigned id, unsigned *count) {
@@ -142,6 +152,7 @@ static nv_return create(enum nv_call call, nv_device device, unsigned id, const 
     int profile;
     nv_return result = enter_profile(call, device, id, &db, &t, &board, &profile);
     if (result != NV_SUCCESS) return result;
+    if (!nv_mig_on(db, &t)) return nv_leave(db, NV_NOT_SUPPORTED);
     if (gi == NULL || (chosen && placement == NULL)) return nv_leave(db, NV_INVALID_ARGUMENT);
     if (chosen && (placement->size != (unsigned)board.profiles[profile].size || placement->start > 31)) {
         return nv_leave(db, NV_INVALID_ARGUMENT);
@@ -194,7 +205,6 @@ NV_API nv_return nvmlDeviceGetGpuInstanceById(nv_device device, unsigned id, nv_
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetGpuInstanceById, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (gi == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
-    if (!nv_mig_on(db, &t)) return nv_leave(db, NV_NOT_SUPPORTED);
     t.gi = fg_gi_by_id(nv_gpu(db, &t), id);
     if (t.gi < 0) return nv_leave(db, NV_NOT_FOUND);
     t.kind = NV_KIND_GI;

@@ -43,7 +43,8 @@ NV_API nv_return nvmlDeviceGetMemoryInfo_v2(nv_device device, nv_memory_v2 *memo
     if (result != NV_SUCCESS) return result;
     if (memory == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
     unsigned version = memory->version;
-    if (version != NV_STRUCT_VERSION(nv_memory_v2, 2)) return nv_leave(db, NV_ARGUMENT_VERSION_MISMATCH);
+    // Not "version mismatch": so the real driver answers.
+    if (version != NV_STRUCT_VERSION(nv_memory_v2, 2)) return nv_leave(db, NV_FUNCTION_NOT_FOUND);
     *memory = memory_of(db, &t);
     memory->version = version;
     return nv_leave(db, NV_SUCCESS);
@@ -55,7 +56,9 @@ NV_API nv_return nvmlDeviceGetBAR1MemoryInfo(nv_device device, nv_bar1_memory *m
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetBAR1MemoryInfo, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (memory == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
-    unsigned long long size = 1ull << 37; // 128 GiB, of which the driver maps a little
+    // The next power of two above the memory, of which the driver maps a little.
+    unsigned long long size = 1ull << 30;
+    while (size < (unsigned long long)nv_board(db, &t).total_mib << 20) size <<= 1;
     *memory = (nv_bar1_memory){.total = size, .free = size - (1ull << 20), .used = 1ull << 20};
     return nv_leave(db, NV_SUCCESS);
 }

@@ -43,8 +43,9 @@ NV_API nv_return nvmlDeviceGetMaxMigDeviceCount(nv_device device, unsigned *coun
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetMaxMigDeviceCount, device, &db, &t);
     if (result != NV_SUCCESS) return result;
     if (count == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
+    // With MIG mode off there can be none, whatever the board could do.
     struct fg_board board = nv_board(db, &t);
-    *count = (unsigned)fg_board_max_instances(&board);
+    *count = nv_mig_on(db, &t) ? (unsigned)fg_board_max_instances(&board) : 0;
     return nv_leave(db, NV_SUCCESS);
 }
 
@@ -53,10 +54,8 @@ NV_API nv_return nvmlDeviceGetMigDeviceHandleByIndex(nv_device device, unsigned 
     struct nv_target t;
     nv_return result = nv_enter_gpu(CALL_nvmlDeviceGetMigDeviceHandleByIndex, device, &db, &t);
     if (result != NV_SUCCESS) return result;
-    struct fg_board board = nv_board(db, &t);
-    if (mig == NULL || index >= (unsigned)fg_board_max_instances(&board)) return nv_leave(db, NV_INVALID_ARGUMENT);
-    if (!nv_mig_on(db, &t)) return nv_leave(db, NV_NOT_SUPPORTED);
-    if (!fg_mig_device_at(nv_gpu(db, &t), index, &t.gi, &t.ci)) return nv_leave(db, NV_NOT_FOUND);
+    if (mig == NULL) return nv_leave(db, NV_INVALID_ARGUMENT);
+    if (!nv_mig_on(db, &t) || !fg_mig_device_at(nv_gpu(db, &t), index, &t.gi, &t.ci)) return nv_leave(db, NV_NOT_FOUND);
     t.kind = NV_KIND_MIG;
     *mig = nv_handle(db, t);
     return nv_leave(db, NV_SUCCESS);
