@@ -94,6 +94,8 @@ SAME_PLACE(nv_uuid, type, nvmlUUID_v1_t, type);
 SAME_PLACE(nv_uuid, value, nvmlUUID_v1_t, value);
 SAME_SIZE(nv_addressing_mode, nvmlDeviceAddressingMode_v1_t);
 SAME_PLACE(nv_addressing_mode, value, nvmlDeviceAddressingMode_v1_t, value);
+SAME_SIZE(nv_utilization, nvmlUtilization_t);
+SAME_PLACE(nv_utilization, memory, nvmlUtilization_t, memory);
 SAME_SIZE(nv_field_value, nvmlFieldValue_t);
 SAME_PLACE(nv_field_value, field, nvmlFieldValue_t, fieldId);
 SAME_PLACE(nv_field_value, timestamp, nvmlFieldValue_t, timestamp);

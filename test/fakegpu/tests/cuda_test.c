@@ -128,6 +128,10 @@ static void kernels(void) {
     cuEventRecord(end, stream);
     CHECK("the launch does not wait", seconds() - began < 0.015);
     CHECK_CODE("the stream is busy", CU_NOT_READY, cuStreamQuery(stream));
+    nv_device gpu;
+    nv_utilization rates = {0};
+    nvmlDeviceGetHandleByIndex_v2(0, &gpu);
+    CHECK("NVML calls the GPU busy", nvmlDeviceGetUtilizationRates(gpu, &rates) == NV_SUCCESS && rates.gpu == 100);
     CHECK_CODE("it can be waited for", CU_SUCCESS, cuStreamSynchronize(stream));
     double took = seconds() - began;
     CHECK("two kernels take the time that they were asked to", took >= 0.040 && took < 0.2);

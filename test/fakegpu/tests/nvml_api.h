@@ -21,6 +21,7 @@ nv_return nvmlDeviceGetPciInfo_v3(nv_device device, nv_pci_info *info);
 nv_return nvmlDeviceGetMemoryInfo(nv_device device, nv_memory *memory);
 nv_return nvmlDeviceGetMemoryInfo_v2(nv_device device, nv_memory_v2 *memory);
 nv_return nvmlDeviceGetComputeRunningProcesses_v3(nv_device device, unsigned *count, nv_process *infos);
+nv_return nvmlDeviceGetUtilizationRates(nv_device device, nv_utilization *rates);
 nv_return nvmlDeviceGetMigMode(nv_device device, unsigned *current, unsigned *pending);
 nv_return nvmlDeviceSetMigMode(nv_device device, unsigned mode, nv_return *activation);
 nv_return nvmlDeviceGetMaxMigDeviceCount(nv_device device, unsigned *count);
