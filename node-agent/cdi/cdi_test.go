@@ -222,18 +222,13 @@ func TestWriteFailsWhereANodeIsMissing(t *testing.T) {
 			if err := s.cdi.Remove(claim); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(s.node.Root, tc.missing)
-			if err := os.Rename(path, path+".away"); err != nil {
-				t.Fatal(err)
-			}
+			back := s.node.Hide(t, tc.missing)
 			_, err := s.cdi.Write(claim, grant)
 			if !errors.Is(err, doors.ErrMissingNode) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Write answers %v, want %v that names %s", err, doors.ErrMissingNode, tc.want)
 			}
 			wantFiles(t, s.dir)
-			if err := os.Rename(path+".away", path); err != nil {
-				t.Fatal(err)
-			}
+			back()
 			if _, err := s.cdi.Write(claim, grant); err != nil {
 				t.Errorf("the door does not recover: %v", err)
 			}

@@ -73,7 +73,7 @@ func New(tb testing.TB, boards ...Boards) *Node {
 		}
 	}
 	n.CLI(tb, "root", "--root", n.Root, "--libs", build)
-	if err := n.settle(); err != nil {
+	if err := n.settle(tb); err != nil {
 		tb.Fatalf("settling the node in its mount namespace: %v", err)
 	}
 	tb.Setenv(stateVariable, n.State)

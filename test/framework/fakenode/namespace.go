@@ -69,7 +69,8 @@ func again() int {
 
 // settle fits the node into the namespace that Main made: the MIG minors where nvcdi reads them, and device nodes where
 // mknod was not allowed. Without Main there is nothing to settle.
-func (n *Node) settle() error {
+func (n *Node) settle(tb testing.TB) error {
+	tb.Helper()
 	if os.Getenv(insideVariable) == "" {
 		return nil
 	}
@@ -90,9 +91,41 @@ func (n *Node) settle() error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
-		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("binding a device to %s: %w", path, err)
+		if err := bindDevice(path); err != nil {
+			return err
 		}
+		// A mount would outlive the test's directory.
+		tb.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 		return nil
 	})
+}
+
+// bindDevice makes a plain file a device node.
+func bindDevice(path string) error {
+	if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding a device to %s: %w", path, err)
+	}
+	return nil
+}
+
+// Hide takes a file or directory below Root away until the returned function is called.
+func (n *Node) Hide(tb testing.TB, name string) (back func()) {
+	tb.Helper()
+	path := filepath.Join(n.Root, name)
+	bound := unix.Unmount(path, unix.MNT_DETACH) == nil
+	if err := os.Rename(path, path+".away"); err != nil {
+		tb.Fatal(err)
+	}
+	return func() {
+		tb.Helper()
+		if err := os.Rename(path+".away", path); err != nil {
+			tb.Fatal(err)
+		}
+		if !bound {
+			return
+		}
+		if err := bindDevice(path); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
