@@ -129,3 +129,7 @@ func toyClass() *resourceapi.DeviceClass {
 	}}}
 	return class
 }
+
+func (d driver) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
+	return kubeletplugin.ErrHealthNotSupported
+}
