@@ -9,8 +9,9 @@
  * With --from-start 1 it counts at once, without a signal. With N = 0 nothing is killed. When the command has ended, FILE holds "<calls counted> <call that was cut off, or ->".
  * killat's own exit status is the command's, 128 + signal where a signal ended it.
  *
- * What counts: creating, truncating, renaming, removing and making directories, writing and syncing, and locks (the fake
- * GPU changes its state by plain stores between two of them). The command is stopped by seccomp at these calls only; other
+ * What counts: creating, truncating, renaming, removing and making directories, writing and syncing. The fake GPU changes
+ * its state by plain stores between taking a lock and giving it back, so a call that locks counts where the locked file is
+ * not what it was at the last one. The command is stopped by seccomp at these calls only; other
  * calls run at full speed.
  */
 #define _GNU_SOURCE
@@ -129,6 +130,27 @@ static int path_below(pid_t tid, uint64_t address)
 	return read_string(tid, address, path, sizeof path) == 0 && below(path);
 }
 
+/* changed says whether a file is not what it was when it was last asked about. One such file is all there is. */
+static int changed(pid_t tid, uint64_t descriptor)
+{
+	static uint64_t last;
+	uint64_t hash = 14695981039346656037u;
+	static uint64_t block[8192];
+	char link[64];
+	snprintf(link, sizeof link, "/proc/%d/fd/%d", (int)tid, (int)descriptor);
+	int fd = open(link, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 1;
+	ssize_t n;
+	while ((n = read(fd, block, sizeof block)) > 0)
+		for (size_t i = 0; i < (size_t)n / sizeof block[0]; i++)
+			hash = (hash ^ block[i]) * 1099511628211u;
+	close(fd);
+	int different = hash != last;
+	last = hash;
+	return different;
+}
+
 /* counts says whether the call that the thread is about to make is one of ours. */
 static const char *counts(pid_t tid)
 {
@@ -148,7 +170,7 @@ static const char *counts(pid_t tid)
 		case DESCRIPTOR: hit = descriptor_below(tid, a[0]); break;
 		case LOCK:
 			hit = (a[1] == F_SETLK || a[1] == F_SETLKW || a[1] == F_OFD_SETLK || a[1] == F_OFD_SETLKW) &&
-			      descriptor_below(tid, a[0]);
+			      descriptor_below(tid, a[0]) && changed(tid, a[0]);
 			break;
 		case KINDS: break;
 		}
