@@ -24,7 +24,7 @@ func MakePod(name string) *Pod {
 	return &Pod{pod: corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
 		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To[int64](0),
+			TerminationGracePeriodSeconds: ptr.To[int64](1), // 0 would delete by force, past kubelet
 			Containers:                    []corev1.Container{{Name: "main", Image: Image}},
 		},
 	}}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -28,7 +29,7 @@ func show(ctx context.Context, s *stack.Stack) error {
 	if err != nil {
 		return err
 	}
-	if err := waitForTenants(ctx, s); err != nil {
+	if err := waitForStatus(ctx, s); err != nil {
 		return err
 	}
 	for _, table := range []struct{ title, kind string }{{"Pools", "gpupools"}, {"Nodes", "gpunodes"}} {
@@ -53,7 +54,8 @@ func show(ctx context.Context, s *stack.Stack) error {
 	return nil
 }
 
-// startTenants applies the tenants file by file. One that admission refuses is not a failure: it is shown.
+// startTenants applies the tenants file by file, each when those before it have found their place, so that the outcome
+// is the same every time. One that admission refuses is not a failure: it is shown.
 func startTenants(ctx context.Context, s *stack.Stack) (refused []string, err error) {
 	files, err := filepath.Glob(stack.Path("config", "samples", "tenants", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -63,6 +65,9 @@ func startTenants(ctx context.Context, s *stack.Stack) (refused []string, err er
 		_, err := s.Kubectl(ctx, "apply", "-f", file)
 		switch {
 		case err == nil:
+			if err := waitForTenants(ctx, s); err != nil {
+				return nil, err
+			}
 		case strings.Contains(err.Error(), "admission webhook"):
 			_, sentence, _ := strings.Cut(err.Error(), "denied the request: ")
 			refused = append(refused, filepath.Base(file)+": "+sentence)
@@ -87,6 +92,20 @@ func waitForTenants(ctx context.Context, s *stack.Stack) error {
 			})
 		}
 		return len(pods.Items) > 0 && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !decided(p) }), nil
+	})
+}
+
+// waitForStatus waits until the pools' status has stood still for two seconds: the manager writes it at most twice a
+// second.
+func waitForStatus(ctx context.Context, s *stack.Stack) error {
+	var last string
+	since := time.Now()
+	return stack.Poll(ctx, "the pools' status stands still", func(ctx context.Context) (bool, error) {
+		now, err := s.Kubectl(ctx, "get", "gpupools", "-o", "jsonpath={.items[*].status.summary}")
+		if now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 2*time.Second, err
 	})
 }
 

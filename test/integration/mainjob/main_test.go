@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/sluice-gpu/sluice/test/framework/stack"
 )
 
@@ -23,6 +26,7 @@ var cluster *stack.Stack
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // the client's warnings are the tenants' to read
 	os.Exit(run(m))
 }
 
@@ -39,14 +43,14 @@ func run(m *testing.M) (code int) {
 			_ = os.RemoveAll(parent)
 		}
 	}()
-	log, err := os.Create(filepath.Join(parent, "lab.log"))
+	progress, err := os.Create(filepath.Join(parent, "lab.log"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = log.Close() }()
+	defer func() { _ = progress.Close() }()
 	cluster, err = stack.Up(ctx, stack.Options{
-		Dir: filepath.Join(parent, "lab"), Log: log, ManagerArgs: []string{"--drain-settle=" + drainSettle.String()},
+		Dir: filepath.Join(parent, "lab"), Log: progress, ManagerArgs: []string{"--drain-settle=" + drainSettle.String()},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
