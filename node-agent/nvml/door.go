@@ -33,7 +33,7 @@ func libraryDirs() []string {
 	return []string{
 		"usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 		"lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
-		"usr/lib", "lib",
+		"usr/lib", "lib", "usr/local/nvidia/lib64",
 	}
 }
 
@@ -97,7 +97,8 @@ func WithSysfs(path string) Option {
 }
 
 // FindLibrary is the path of the NVML library of the driver that is installed below driverRoot; ErrNotFound, with all
-// that was tried, where there is none.
+// that was tried, where there is none. Below / the last resort is the dynamic loader, which knows directories that only
+// this node's configuration names: then it is the library's bare name.
 func FindLibrary(driverRoot string) (string, error) {
 	tried := make([]string, 0, len(libraryDirs()))
 	for _, dir := range libraryDirs() {
@@ -106,6 +107,9 @@ func FindLibrary(driverRoot string) (string, error) {
 			return candidate, nil
 		}
 		tried = append(tried, candidate)
+	}
+	if filepath.Clean(driverRoot) == "/" {
+		return libraryName, nil
 	}
 	return "", fmt.Errorf("%w: looked for %v", ErrNotFound, tried)
 }
@@ -127,6 +131,9 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 		option(d)
 	}
 	if err := failed("nvmlInit", d.lib.Init()); errors.Is(err, ErrNotFound) {
+		if libraryPath == libraryName {
+			libraryPath += fmt.Sprintf(" (by the loader, and below / in %v)", libraryDirs())
+		}
 		return nil, fmt.Errorf("loading %s: %w", libraryPath, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("initializing %s: %w: %w", libraryPath, ErrFailed, err)

@@ -175,6 +175,11 @@ func TestOpenTellsWhatIsMissing(t *testing.T) {
 			t.Errorf("FindLibrary answers %v", err)
 		}
 	})
+	t.Run("the node's own root is left to the loader in the end", func(t *testing.T) {
+		if path, err := nvml.FindLibrary("/"); err != nil || filepath.Base(path) != "libnvidia-ml.so.1" {
+			t.Errorf("FindLibrary answers %s, %v", path, err)
+		}
+	})
 	t.Run("a missing library is ErrNotFound", func(t *testing.T) {
 		if _, err := nvml.Open(filepath.Join(t.TempDir(), "libnvidia-ml.so.1")); !errors.Is(err, nvml.ErrNotFound) {
 			t.Errorf("Open answers %v", err)
