@@ -5,6 +5,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -141,12 +142,8 @@ func (r *Reconciler) repair(ctx context.Context, have, want *resourceapi.Resourc
 
 func merged(have, want map[string]string) map[string]string {
 	all := map[string]string{}
-	for key, value := range have {
-		all[key] = value
-	}
-	for key, value := range want {
-		all[key] = value
-	}
+	maps.Copy(all, have)
+	maps.Copy(all, want)
 	return all
 }
 

@@ -82,10 +82,10 @@ func (w *world) reconcile(t *testing.T, encoded string) reconcile.Result {
 	return result
 }
 
-func (w *world) template(t *testing.T, encoded string) *resourceapi.ResourceClaimTemplate {
+func (w *world) template(t *testing.T) *resourceapi.ResourceClaimTemplate {
 	t.Helper()
 	have := &resourceapi.ResourceClaimTemplate{}
-	if err := w.Client.Get(t.Context(), keyOf(encoded), have); err != nil {
+	if err := w.Client.Get(t.Context(), keyOf(shared), have); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -119,20 +119,20 @@ func podWith(name, encoded, hashed string) *corev1.Pod {
 	}}
 }
 
-func wanted(t *testing.T, encoded string) *resourceapi.ResourceClaimTemplate {
+func wanted(t *testing.T) *resourceapi.ResourceClaimTemplate {
 	t.Helper()
-	canonical, err := request.Decode(encoded)
+	canonical, err := request.Decode(shared)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return render(namespace, request.Hash(encoded), encoded, &canonical)
+	return render(namespace, request.Hash(shared), shared, &canonical)
 }
 
 func TestTemplateIsMade(t *testing.T) {
-	foreign := wanted(t, shared)
+	foreign := wanted(t)
 	foreign.Labels, foreign.Annotations = nil, nil
 	foreign.Spec.Spec.Devices.Requests[0].Exactly.Count = 16
-	unlabelled := wanted(t, shared)
+	unlabelled := wanted(t)
 	unlabelled.Labels, unlabelled.Annotations = map[string]string{"team": "a"}, nil
 	name := keyOf(shared).Name
 
@@ -143,7 +143,7 @@ func TestTemplateIsMade(t *testing.T) {
 		labels map[string]string
 	}{
 		{name: "where there is none", writes: []string{"create " + name}},
-		{name: "once", have: wanted(t, shared)},
+		{name: "once", have: wanted(t)},
 		{
 			name: "in place of a foreign one under its name", have: foreign,
 			writes: []string{"delete " + name, "create " + name},
@@ -163,9 +163,9 @@ func TestTemplateIsMade(t *testing.T) {
 			if diff := cmp.Diff(tc.writes, w.writes); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
-			want := wanted(t, shared)
+			want := wanted(t)
 			want.Labels = merged(want.Labels, tc.labels)
-			got := w.template(t, shared)
+			got := w.template(t)
 			if got == nil {
 				t.Fatal("there is no template")
 			}
@@ -179,7 +179,7 @@ func TestTemplateIsMade(t *testing.T) {
 
 // The manager's cache holds only labelled templates, so a foreign one first shows when ours cannot be created.
 func TestForeignTemplateThatTheCacheLacks(t *testing.T) {
-	foreign := wanted(t, shared)
+	foreign := wanted(t)
 	foreign.Labels = nil
 	foreign.Spec.Spec.Devices.Requests[0].Exactly.Count = 16
 	w := newWorld(t, podWith("p", shared, shared), foreign)
@@ -195,7 +195,7 @@ func TestForeignTemplateThatTheCacheLacks(t *testing.T) {
 		},
 	})
 	w.reconcile(t, shared)
-	if diff := cmp.Diff(wanted(t, shared).Spec, w.template(t, shared).Spec); diff != "" {
+	if diff := cmp.Diff(wanted(t).Spec, w.template(t).Spec); diff != "" {
 		t.Errorf("template (-want +got):\n%s", diff)
 	}
 }
@@ -223,7 +223,7 @@ func TestInvalidAnnotation(t *testing.T) {
 func TestOneValidPodIsEnough(t *testing.T) {
 	w := newWorld(t, podWith("a", "{}", shared), podWith("b", shared, shared))
 	w.reconcile(t, shared)
-	if w.template(t, shared) == nil {
+	if w.template(t) == nil {
 		t.Error("there is no template")
 	}
 	if got := len(w.events()); got != 1 {
@@ -260,7 +260,7 @@ func TestUnusedTemplateIsRemoved(t *testing.T) {
 		if got := w.reconcile(t, shared).RequeueAfter; got != left {
 			t.Errorf("after %v: comes again after %v, want %v", at, got, left)
 		}
-		if got := w.template(t, shared) != nil; got != there {
+		if got := w.template(t) != nil; got != there {
 			t.Errorf("after %v: there %v, want %v", at, got, there)
 		}
 	}
@@ -281,20 +281,20 @@ func TestUnusedTemplateIsRemoved(t *testing.T) {
 }
 
 func TestUnusedTemplateStaysWhileTheAPIServerHasAPod(t *testing.T) {
-	w := newWorld(t, wanted(t, shared))
+	w := newWorld(t, wanted(t))
 	w.Live = fake.NewClientBuilder().WithObjects(podWith("unseen", shared, shared)).Build()
 	w.reconcile(t, shared)
 	w.clock.SetTime(start.Add(11 * time.Minute))
 	if got := w.reconcile(t, shared).RequeueAfter; got != unusedFor {
 		t.Errorf("comes again after %v, want %v", got, unusedFor)
 	}
-	if w.template(t, shared) == nil {
+	if w.template(t) == nil {
 		t.Error("the template was removed")
 	}
 }
 
 func TestTemplatesOfOthersAreLeftAlone(t *testing.T) {
-	unlabelled := wanted(t, shared)
+	unlabelled := wanted(t)
 	unlabelled.Labels = nil
 	w := newWorld(t, unlabelled)
 	w.clock.SetTime(start.Add(time.Hour))

@@ -3,6 +3,8 @@
 package request
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,13 +30,13 @@ func inPool(pool string) podOption {
 // list makes a ResourceList of pairs; a name without a domain is one of ours.
 func list(pairs ...string) corev1.ResourceList {
 	made := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		name := pairs[i]
+	for pair := range slices.Chunk(pairs, 2) {
+		name := pair[0]
 		switch name {
 		case "gpu", "gpu-memory", "gpu-compute", "gpu-mem":
 			name = resourcePrefix + name
 		}
-		made[corev1.ResourceName(name)] = resource.MustParse(pairs[i+1])
+		made[corev1.ResourceName(name)] = resource.MustParse(pair[1])
 	}
 	return made
 }
@@ -94,7 +96,7 @@ func exclusivePool(name string, gpus int) Pool {
 	return pool
 }
 
-func migPool(name string, products ...string) Pool {
+func migPool(products ...string) Pool {
 	boards := map[string][]Profile{
 		a100: {
 			{Name: "1g.10gb", Memory: mi(9728), Compute: 14}, {Name: "1g.10gb+me", Memory: mi(9728), Compute: 14},
@@ -112,7 +114,7 @@ func migPool(name string, products ...string) Pool {
 			{Name: "4g.24gb", Memory: mi(24002), Compute: 100},
 		},
 	}
-	pool := Pool{Name: name, Form: MIG}
+	pool := Pool{Name: "mig", Form: MIG}
 	for _, product := range products {
 		pool.GPUs = append(pool.GPUs, GPU{Node: "n-" + product, Product: product})
 		for _, profile := range boards[product] {

@@ -143,7 +143,7 @@ func FuzzAdmit(f *testing.F) {
 		if init {
 			pod.Spec.InitContainers[0].Resources.Limits = limits
 		}
-		pools := []Pool{asDefault(sharedPool("shared", 2)), migPool("mig", a100, h100, a30), exclusivePool("whole", 1)}
+		pools := []Pool{asDefault(sharedPool("shared", 2)), migPool(a100, h100, a30), exclusivePool("whole", 1)}
 		resolution, err := admit(pod, pools)
 		if err != nil {
 			return

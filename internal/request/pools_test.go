@@ -90,31 +90,31 @@ func TestLargerProfile(t *testing.T) {
 		want    string
 	}{
 		{
-			name: "an amount that the name promises but the instance lacks", pool: migPool("mig", a100),
+			name: "an amount that the name promises but the instance lacks", pool: migPool(a100),
 			request: Request{MemoryMi: 40 << 10, Profiles: []string{"7g.80gb"}},
 			want:    "40Gi does not fit 3g.40gb (39.25Gi): takes 7g.80gb (79Gi)",
 		},
 		{
-			name: "an amount that fits what its name says", pool: migPool("mig", a100),
+			name: "an amount that fits what its name says", pool: migPool(a100),
 			request: Request{MemoryMi: 9 << 10, Profiles: []string{"1g.10gb", "1g.20gb"}},
 		},
 		{
-			name: "an amount between two sizes", pool: migPool("mig", a100),
+			name: "an amount between two sizes", pool: migPool(a100),
 			request: Request{MemoryMi: 12 << 10, Profiles: []string{"1g.20gb", "3g.40gb"}},
 		},
 		{
-			name: "an amount that one of two boards holds under the same name", pool: migPool("mig", a100, h100),
+			name: "an amount that one of two boards holds under the same name", pool: migPool(a100, h100),
 			request: Request{MemoryMi: 9900, Profiles: []string{"1g.10gb", "1g.20gb"}},
 		},
 		{
-			name: "a profile that lacks the compute anyway is not missed", pool: migPool("mig", a100),
+			name: "a profile that lacks the compute anyway is not missed", pool: migPool(a100),
 			request: Request{MemoryMi: 10 << 10, Compute: 42, Profiles: []string{"3g.40gb"}},
 		},
 		{
-			name: "compute alone", pool: migPool("mig", a100), request: Request{Compute: 50, Profiles: []string{"4g.40gb"}},
+			name: "compute alone", pool: migPool(a100), request: Request{Compute: 50, Profiles: []string{"4g.40gb"}},
 		},
 		{
-			name: "a profile that the pool does not have any more", pool: migPool("mig", a30),
+			name: "a profile that the pool does not have any more", pool: migPool(a30),
 			request: Request{MemoryMi: 10 << 10, Profiles: []string{"1g.20gb"}},
 		},
 		{

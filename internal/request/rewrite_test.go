@@ -62,7 +62,7 @@ func TestRewrite(t *testing.T) {
 }
 
 func TestSecondPassMergesWhatCameIn(t *testing.T) {
-	pools := []Pool{asDefault(sharedPool("shared", 2)), migPool("mig", a100)}
+	pools := []Pool{asDefault(sharedPool("shared", 2)), migPool(a100)}
 	for _, tc := range []struct {
 		name  string
 		first *corev1.Pod
