@@ -36,6 +36,10 @@ func (h *Handler) Handle(ctx context.Context, review admission.Request) admissio
 	if err := h.Decoder.Decode(review, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		// It only shows a static pod, which kubelet runs from a file and which can have no claim.
+		return admission.Allowed("")
+	}
 	before, err := json.Marshal(pod)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))

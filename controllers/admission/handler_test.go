@@ -202,6 +202,11 @@ spec: {containers: [{name: a, resources: {limits: {sluice.dev/gpu-memory: 1Gi}}}
 			allowed: true, patch: true,
 		},
 		{
+			name: "the mirror of a static pod is left as it is", facts: &fakeFacts{}, allowed: true,
+			pod: `{metadata: {name: p, annotations: {kubernetes.io/config.mirror: x}},
+				spec: {containers: [{name: a, resources: {limits: {sluice.dev/gpu-memory: 1Gi}}}]}}`,
+		},
+		{
 			name: "an update is none of its business", facts: &fakeFacts{}, operation: admissionv1.Update, pod: asking, allowed: true,
 		},
 		{

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
@@ -108,22 +107,12 @@ func (p *Pool) LargerProfile(request Request) string {
 	if p.Form != MIG || len(request.Profiles) == 0 {
 		return ""
 	}
-	var missed, taken *Profile
-	for i := range p.Profiles {
-		profile := &p.Profiles[i]
-		switch {
-		case profile.Name == request.Profiles[0] && profile.holds(request):
-			if taken == nil || bySize(*profile, *taken) < 0 {
-				taken = profile
-			}
-		case profile.plain() && profile.nominalMi() >= request.MemoryMi && profile.Memory < request.MemoryMi*mebi &&
-			profile.Compute >= request.Compute:
-			if missed == nil || bySize(*profile, *missed) < 0 {
-				missed = profile
-			}
-		}
-	}
-	if missed == nil || taken == nil || missed.Name == taken.Name || missed.nominalMi() >= taken.nominalMi() {
+	taken := p.smallest(func(profile Profile) bool { return profile.Name == request.Profiles[0] && profile.holds(request) })
+	missed := p.smallest(func(profile Profile) bool {
+		return profile.plain() && profile.Compute >= request.Compute && profile.nominalMi() >= request.MemoryMi &&
+			profile.Memory < request.MemoryMi*mebi
+	})
+	if missed == nil || taken == nil || missed.nominalMi() >= taken.nominalMi() {
 		return ""
 	}
 	sentence := fmt.Sprintf("%s does not fit %s (%s): takes %s (%s)", formatAsked(request.MemoryMi),
@@ -136,19 +125,8 @@ func (p *Pool) LargerProfile(request Request) string {
 
 // tooLarge refuses amounts that no profile of the pool holds.
 func (p *Pool) tooLarge(request Request) error {
-	var largest, fitting *Profile
-	for i := range p.Profiles {
-		profile := &p.Profiles[i]
-		if !profile.plain() {
-			continue
-		}
-		if largest == nil || bySize(*profile, *largest) > 0 {
-			largest = profile
-		}
-		if profile.Compute >= request.Compute && (fitting == nil || bySize(*profile, *fitting) > 0) {
-			fitting = profile
-		}
-	}
+	largest := p.largestProfile(Profile.plain)
+	fitting := p.largestProfile(func(profile Profile) bool { return profile.plain() && profile.Compute >= request.Compute })
 	asked := Amounts{GPUs: request.Count, MemoryMi: request.MemoryMi, Compute: request.Compute}
 	switch {
 	case largest == nil:
@@ -165,15 +143,31 @@ func (p *Pool) tooLarge(request Request) error {
 
 // exampleResource names the extended resource of the pool's smallest profile.
 func (p *Pool) exampleResource() string {
-	var smallest *Profile
-	for i := range p.Profiles {
-		profile := &p.Profiles[i]
-		if profile.plain() && (smallest == nil || bySize(*profile, *smallest) < 0) {
-			smallest = profile
-		}
-	}
+	smallest := p.smallest(Profile.plain)
 	if smallest == nil {
 		return "nvidia.com/mig-<profile>: 1"
 	}
-	return "nvidia.com/mig-" + strings.ReplaceAll(smallest.Name, "+", ".") + ": 1"
+	return "nvidia.com/mig-" + smallest.Name + ": 1"
+}
+
+// smallest is the smallest profile of those that are wanted; nil where there is none.
+func (p *Pool) smallest(wanted func(Profile) bool) *Profile {
+	var found *Profile
+	for i := range p.Profiles {
+		if profile := &p.Profiles[i]; wanted(*profile) && (found == nil || bySize(*profile, *found) < 0) {
+			found = profile
+		}
+	}
+	return found
+}
+
+// largestProfile is the largest profile of those that are wanted; nil where there is none.
+func (p *Pool) largestProfile(wanted func(Profile) bool) *Profile {
+	var found *Profile
+	for i := range p.Profiles {
+		if profile := &p.Profiles[i]; wanted(*profile) && (found == nil || bySize(*profile, *found) > 0) {
+			found = profile
+		}
+	}
+	return found
 }

@@ -99,13 +99,20 @@ func (p *Pool) add(node *v1alpha1.GPUNode, decision v1alpha1.GPUDecision) {
 		return
 	}
 	status := &node.Status.GPUs[i]
-	p.GPUs = append(p.GPUs, GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.Memory)})
-	if p.Form != MIG {
-		return
+	gpu := GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.Memory)}
+	// The GPUs of a node are mostly alike: their board's profiles are read once.
+	alike := len(p.GPUs) > 0 && p.GPUs[len(p.GPUs)-1] == gpu
+	p.GPUs = append(p.GPUs, gpu)
+	if p.Form == MIG && !alike {
+		p.addProfiles(node, status.Product)
 	}
+}
+
+// addProfiles adds what a node reports of a board's profiles.
+func (p *Pool) addProfiles(node *v1alpha1.GPUNode, product string) {
 	for j := range node.Status.Profiles {
 		reported := &node.Status.Profiles[j]
-		if reported.Product != status.Product {
+		if reported.Product != product {
 			continue
 		}
 		profile := Profile{

@@ -3,6 +3,7 @@
 package request
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -126,5 +127,32 @@ func TestLargerProfile(t *testing.T) {
 				t.Errorf("sentence (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A thousand nodes of eight GPUs are looked at for each pod.
+func BenchmarkGather(b *testing.B) {
+	pools := []v1alpha1.GPUPool{{ObjectMeta: metav1.ObjectMeta{Name: "mig"}, Spec: v1alpha1.GPUPoolSpec{
+		Partitioning: v1alpha1.Partitioning{Type: v1alpha1.PartitioningMIG},
+	}}}
+	var nodes []v1alpha1.GPUNode
+	for i := range 1000 {
+		node := v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}, Spec: &v1alpha1.GPUNodeSpec{}}
+		for j := range 8 {
+			uuid := fmt.Sprintf("GPU-%d-%d", i, j)
+			node.Spec.GPUs = append(node.Spec.GPUs, v1alpha1.GPUDecision{UUID: uuid, Pool: "mig", Partitioning: v1alpha1.PartitioningMIG})
+			node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: a100, Memory: resource.MustParse("80Gi")})
+		}
+		for _, profile := range migPool(a100).Profiles {
+			node.Status.Profiles = append(node.Status.Profiles, v1alpha1.MIGProfile{
+				Product: a100, Name: profile.Name, Memory: *resource.NewQuantity(profile.Memory, resource.BinarySI), Compute: int32(profile.Compute),
+			})
+		}
+		nodes = append(nodes, node)
+	}
+	for b.Loop() {
+		if got := Gather(pools, nodes); len(got[0].GPUs) != 8000 {
+			b.Fatalf("%d GPUs", len(got[0].GPUs))
+		}
 	}
 }
