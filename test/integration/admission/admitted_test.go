@@ -215,3 +215,13 @@ func TestReapplyingABarePodIsForbidden(t *testing.T) {
 		t.Errorf("a second apply: %v; the documentation says that it is Forbidden", err)
 	}
 }
+
+func TestPodsOfTheSystemAreLeftAlone(t *testing.T) {
+	pod := builders.MakePod("p").Namespace(metav1.NamespaceSystem).Memory("1Gi").Obj()
+	if err := cluster.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	if len(pod.Spec.ResourceClaims) > 0 || len(sluiceLimits(pod)) == 0 {
+		t.Error("a pod in kube-system was changed")
+	}
+}
