@@ -33,6 +33,9 @@ const (
 	class  = "claim"
 )
 
+// temporarySuffix is that of a spec file that is being written.
+const temporarySuffix = ".tmp"
+
 var (
 	// ErrMissingNode says that a device node that a container needs does not exist on the node. nvcdi leaves such nodes
 	// out and only warns, so the container would start without a GPU.
@@ -139,7 +142,7 @@ func (d *Door) Remove(claimUID string) error {
 	return nil
 }
 
-// List returns the UIDs of the claims that have a spec file, in order.
+// List returns the UIDs of the claims that have a spec file, or one whose writing was cut short, in order.
 func (d *Door) List() ([]string, error) {
 	entries, err := os.ReadDir(d.options.SpecDir)
 	if err != nil {
@@ -148,14 +151,14 @@ func (d *Door) List() ([]string, error) {
 	prefix := cdi.GenerateTransientSpecName(vendor, class, "")
 	uids := []string{}
 	for _, entry := range entries {
-		uid, ours := strings.CutPrefix(entry.Name(), prefix)
+		uid, ours := strings.CutPrefix(strings.TrimSuffix(entry.Name(), temporarySuffix), prefix)
 		uid, spec := strings.CutSuffix(uid, ".json")
 		if ours && spec && claimuid.Validate(uid) == nil {
 			uids = append(uids, uid)
 		}
 	}
 	slices.Sort(uids)
-	return uids, nil
+	return slices.Compact(uids), nil
 }
 
 // specFor is the claim's spec, validated.
@@ -224,7 +227,7 @@ func (d *Door) path(claimUID string) string {
 
 // temporary is the file that becomes the claim's spec file. Runtimes do not read it, for its name.
 func (d *Door) temporary(claimUID string) string {
-	return d.path(claimUID) + ".tmp"
+	return d.path(claimUID) + temporarySuffix
 }
 
 // replace puts the data in place of the claim's spec file at once. It does not sync: the directory is on tmpfs, and after

@@ -33,9 +33,13 @@ func (p *Preparer) carryOut(
 		}
 	}
 	recorded.BootID = p.BootID
-	recorded.Claims[claim.UID] = claim
-	if err := p.Records.SaveClaims(*recorded); err != nil {
-		return nil, fmt.Errorf("recording that the claim is being prepared: %w", err)
+	if slices.ContainsFunc(claim.Results, creates) {
+		// A MIG instance must be traced to its claim. Shares and CDI specs carry the claim's UID: those that no recorded
+		// claim accounts for are found by their names, so a claim without an instance is recorded once, when it is done.
+		recorded.Claims[claim.UID] = claim
+		if err := p.Records.SaveClaims(*recorded); err != nil {
+			return nil, fmt.Errorf("recording that the claim is being prepared: %w", err)
+		}
 	}
 	stepErr := p.steps(ctx, &claim, off, *recorded)
 	if stepErr == nil {
