@@ -239,7 +239,7 @@ type GPUStatus struct {
 
 	// memory is what CUDA can use: NVML's total less what the driver reserves.
 	// +required
-	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
+	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// migMode is Enabled, Disabled or Unsupported.
 	// +optional
@@ -259,7 +259,7 @@ type GPUStatus struct {
 
 	// published is what the ResourceSlices say of the GPU now; unset where it is not published.
 	// +optional
-	Published *PublishedForm `json:"published,omitempty"`
+	Published PublishedForm `json:"published,omitempty,omitzero"`
 
 	// reason says in one word why the GPU is published as it is, or is not: Published, NoPool, InUse, MIGModeOff, ...
 	// +optional
@@ -345,7 +345,7 @@ type MIGProfile struct {
 
 	// memory is what one instance has.
 	// +required
-	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
+	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// compute is what one instance has in percent of a whole GPU, rounded down, 1 to 100.
 	// +required
@@ -373,4 +373,20 @@ func (n *GPUNode) Decisions() []GPUDecision {
 		return nil
 	}
 	return n.Spec.GPUs
+}
+
+// MemoryBytes is what CUDA can use of the GPU, 0 where the agent has not said.
+func (g *GPUStatus) MemoryBytes() int64 {
+	if g.Memory == nil {
+		return 0
+	}
+	return g.Memory.Value()
+}
+
+// MemoryBytes is what one instance of the profile has, 0 where the agent has not said.
+func (p *MIGProfile) MemoryBytes() int64 {
+	if p.Memory == nil {
+		return 0
+	}
+	return p.Memory.Value()
 }

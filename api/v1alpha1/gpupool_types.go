@@ -132,7 +132,7 @@ type GPUPoolSpec struct {
 	// gpuSelector chooses GPUs on those nodes. Its lists are joined by AND; inside a list any entry is enough.
 	// Unset: every GPU.
 	// +optional
-	GPUSelector *GPUSelector `json:"gpuSelector,omitempty"`
+	GPUSelector GPUSelector `json:"gpuSelector,omitempty,omitzero"`
 
 	// default makes this the pool of pods that ask for GPUs without naming a pool. At most one pool should say true;
 	// with two, pods that name no pool are refused with both names. Default: false.
@@ -222,7 +222,7 @@ type Sharing struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=128
-	MaxTenantsPerDevice *int32 `json:"maxTenantsPerDevice,omitempty"`
+	MaxTenantsPerDevice int32 `json:"maxTenantsPerDevice,omitempty"`
 
 	// defaultMemory is the memory of a share whose claim names none, a quantity of at least 1Mi in whole Mi.
 	// Unset, or more than a GPU has: the whole GPU's memory. Shared modes only.
@@ -290,11 +290,11 @@ type GPUPoolStatus struct {
 
 	// gpus counts the pool's GPUs.
 	// +optional
-	GPUs *PoolGPUCount `json:"gpus,omitempty"`
+	GPUs PoolGPUCount `json:"gpus,omitempty,omitzero"`
 
 	// memory sums the pool's GPU memory.
 	// +optional
-	Memory *PoolMemory `json:"memory,omitempty"`
+	Memory PoolMemory `json:"memory,omitempty,omitzero"`
 }
 
 // PoolGPUCount counts GPUs of a pool.

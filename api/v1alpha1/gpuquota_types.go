@@ -78,7 +78,7 @@ type GPUQuotaSpec struct {
 
 	// perClaim bounds one claim.
 	// +optional
-	PerClaim *PerClaimAmounts `json:"perClaim,omitempty"`
+	PerClaim PerClaimAmounts `json:"perClaim,omitempty,omitzero"`
 
 	// enforcement is Reject (refuse what does not fit) or Queue (hold pods until there is room). Default: Reject.
 	// +optional

@@ -36,19 +36,28 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 }
 
 func (m *metrics) set(pool string, status v1alpha1.GPUPoolStatus) {
-	if g := status.GPUs; g != nil {
-		for state, n := range map[string]*int32{"held": g.Held, "published": g.Published, "allocated": g.Allocated} {
-			m.gpus.WithLabelValues(pool, state).Set(float64(ptr.Deref(n, 0)))
-		}
+	counts := status.GPUs
+	for state, n := range map[string]*int32{
+		"held": counts.Held, "published": counts.Published, "allocated": counts.Allocated,
+	} {
+		m.gpus.WithLabelValues(pool, state).Set(float64(ptr.Deref(n, 0)))
 	}
-	if mem := status.Memory; mem != nil {
-		for state, n := range map[string]*resource.Quantity{"physical": mem.Physical, "published": mem.Published, "allocated": mem.Allocated} {
-			m.memory.WithLabelValues(pool, state).Set(float64(n.Value()))
-		}
+	sums := status.Memory
+	for state, n := range map[string]*resource.Quantity{
+		"physical": sums.Physical, "published": sums.Published, "allocated": sums.Allocated,
+	} {
+		m.memory.WithLabelValues(pool, state).Set(bytesOf(n))
 	}
 }
 
 func (m *metrics) forget(pool string) {
 	m.gpus.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	m.memory.DeletePartialMatch(prometheus.Labels{"pool": pool})
+}
+
+func bytesOf(q *resource.Quantity) float64 {
+	if q == nil {
+		return 0
+	}
+	return float64(q.Value())
 }

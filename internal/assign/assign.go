@@ -181,7 +181,7 @@ func TaintStands(node *v1alpha1.GPUNode, uuid string) bool {
 	}
 	for _, gpu := range node.Status.GPUs {
 		if gpu.UUID == uuid {
-			return gpu.Published == nil || gpu.Published.Taint != ""
+			return gpu.Published == (v1alpha1.PublishedForm{}) || gpu.Published.Taint != ""
 		}
 	}
 	return true

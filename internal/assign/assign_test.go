@@ -81,7 +81,7 @@ func (s situation) node() assign.Node {
 	if s.inForce != nil {
 		n.Spec = &v1alpha1.GPUNodeSpec{GPUs: []v1alpha1.GPUDecision{*s.inForce}}
 		if !s.hidden {
-			gpu.Published = &v1alpha1.PublishedForm{
+			gpu.Published = v1alpha1.PublishedForm{
 				Pool: s.inForce.Pool, Partitioning: s.inForce.Partitioning, Sharing: s.inForce.Sharing, Taint: s.inForce.Taint,
 			}
 		}

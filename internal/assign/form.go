@@ -3,6 +3,7 @@
 package assign
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -33,7 +34,7 @@ func Decision(pool *v1alpha1.GPUPool, uuid string) v1alpha1.GPUDecision {
 		d.MemoryPercent, d.ComputePercent = max(o.MemoryPercent, noOvercommit), max(o.ComputePercent, noOvercommit)
 	}
 	sharing := pool.Spec.Sharing
-	d.MaxTenants = ptr.Deref(sharing.MaxTenantsPerDevice, v1alpha1.DefaultMaxTenants)
+	d.MaxTenants = cmp.Or(sharing.MaxTenantsPerDevice, v1alpha1.DefaultMaxTenants)
 	if sharing.DefaultMemory != nil {
 		d.DefaultMemory = ptr.To(sharing.DefaultMemory.DeepCopy())
 	}
@@ -65,8 +66,6 @@ func Selects(pool *v1alpha1.GPUPool, nodeLabels map[string]string, uuid string, 
 	}
 	s := pool.Spec.GPUSelector
 	switch {
-	case s == nil:
-		return true
 	case len(s.UUIDs) > 0 && !slices.Contains(s.UUIDs, uuid):
 		return false
 	case gpu == nil:

@@ -20,7 +20,7 @@ func TestSelects(t *testing.T) {
 	tests := []struct {
 		name  string
 		nodes *metav1.LabelSelector
-		gpus  *v1alpha1.GPUSelector
+		gpus  v1alpha1.GPUSelector
 		gpu   *v1alpha1.GPUStatus
 		want  bool
 	}{
@@ -37,19 +37,19 @@ func TestSelects(t *testing.T) {
 			nodes: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "room", Operator: "Near"}}},
 			gpu:   gpu,
 		},
-		{name: "the exact product matches", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA H100 80GB HBM3"}}, gpu: gpu, want: true},
-		{name: "a product's beginning alone does not match", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA H100"}}, gpu: gpu},
-		{name: "a product pattern matches", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*", "NVIDIA H100*"}}, gpu: gpu, want: true},
-		{name: "a pattern with stars inside matches in order", gpus: &v1alpha1.GPUSelector{Products: []string{"*H100*80GB*"}}, gpu: gpu, want: true},
-		{name: "a pattern's parts must not overlap", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA*HBM3*HBM3"}}, gpu: gpu},
-		{name: "spaces may be written as hyphens", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA-H100-*"}}, gpu: gpu, want: true},
-		{name: "the UUID matches", gpus: &v1alpha1.GPUSelector{UUIDs: []string{uuid}}, gpu: gpu, want: true},
-		{name: "another UUID does not match", gpus: &v1alpha1.GPUSelector{UUIDs: []string{"GPU-x"}}, gpu: gpu},
-		{name: "minor 0 matches", gpus: &v1alpha1.GPUSelector{Minors: []int32{0}}, gpu: gpu, want: true},
-		{name: "another minor does not match", gpus: &v1alpha1.GPUSelector{Minors: []int32{1}}, gpu: gpu},
-		{name: "the lists are joined by AND", gpus: &v1alpha1.GPUSelector{Minors: []int32{0}, Products: []string{"NVIDIA A100*"}}, gpu: gpu},
-		{name: "a GPU that is not reported stays selected by product", gpus: &v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*"}}, want: true},
-		{name: "a GPU that is not reported is not selected by another UUID", gpus: &v1alpha1.GPUSelector{UUIDs: []string{"GPU-x"}}},
+		{name: "the exact product matches", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA H100 80GB HBM3"}}, gpu: gpu, want: true},
+		{name: "a product's beginning alone does not match", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA H100"}}, gpu: gpu},
+		{name: "a product pattern matches", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*", "NVIDIA H100*"}}, gpu: gpu, want: true},
+		{name: "a pattern with stars inside matches in order", gpus: v1alpha1.GPUSelector{Products: []string{"*H100*80GB*"}}, gpu: gpu, want: true},
+		{name: "a pattern's parts must not overlap", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA*HBM3*HBM3"}}, gpu: gpu},
+		{name: "spaces may be written as hyphens", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA-H100-*"}}, gpu: gpu, want: true},
+		{name: "the UUID matches", gpus: v1alpha1.GPUSelector{UUIDs: []string{uuid}}, gpu: gpu, want: true},
+		{name: "another UUID does not match", gpus: v1alpha1.GPUSelector{UUIDs: []string{"GPU-x"}}, gpu: gpu},
+		{name: "minor 0 matches", gpus: v1alpha1.GPUSelector{Minors: []int32{0}}, gpu: gpu, want: true},
+		{name: "another minor does not match", gpus: v1alpha1.GPUSelector{Minors: []int32{1}}, gpu: gpu},
+		{name: "the lists are joined by AND", gpus: v1alpha1.GPUSelector{Minors: []int32{0}, Products: []string{"NVIDIA A100*"}}, gpu: gpu},
+		{name: "a GPU that is not reported stays selected by product", gpus: v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*"}}, want: true},
+		{name: "a GPU that is not reported is not selected by another UUID", gpus: v1alpha1.GPUSelector{UUIDs: []string{"GPU-x"}}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestSelects(t *testing.T) {
 func TestDecision(t *testing.T) {
 	shared := pool("p", 1)
 	shared.Spec.Sharing = v1alpha1.Sharing{
-		Mode: v1alpha1.SharingTimeSlicing, MaxTenantsPerDevice: ptr.To[int32](4),
+		Mode: v1alpha1.SharingTimeSlicing, MaxTenantsPerDevice: 4,
 		DefaultMemory: ptr.To(resource.MustParse("8Gi")), DefaultCompute: ptr.To[int32](10),
 	}
 	shared.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 150, ComputePercent: 200}

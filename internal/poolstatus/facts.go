@@ -114,7 +114,7 @@ func (f *facts) addSelected(node assign.Node, reported *v1alpha1.GPUStatus, deci
 
 func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
 	f.held++
-	f.physical += reported.Memory.Value()
+	f.physical += reported.MemoryBytes()
 	if len(allocations) > 0 {
 		f.allocated++
 	}
@@ -127,7 +127,7 @@ func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alp
 	}
 	if isPublished(reported, d) {
 		f.published++
-		f.offeredMem += devices.PublishedMemory(reported.Memory.Value(), d.MemoryPercent)
+		f.offeredMem += devices.PublishedMemory(reported.MemoryBytes(), d.MemoryPercent)
 		return
 	}
 	f.unpublished = append(f.unpublished, place{
@@ -181,7 +181,7 @@ func tenants(a assign.Allocation) []string {
 
 func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
 	p := reported.Published
-	return p != nil && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
+	return p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
 }
 
 // allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.
@@ -191,12 +191,12 @@ func allocatedMemory(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, a ass
 	}
 	minor := int(ptr.Deref(reported.Minor, 0))
 	if a.Device == devices.Name(minor) {
-		return reported.Memory.Value()
+		return reported.MemoryBytes()
 	}
 	for _, profile := range node.Status.Profiles {
 		anyStart := strings.TrimSuffix(devices.PlacementName(minor, gpu.Placement{Profile: profile.Name}), "0")
 		if profile.Product == reported.Product && strings.HasPrefix(a.Device, anyStart) {
-			return profile.Memory.Value()
+			return profile.MemoryBytes()
 		}
 	}
 	return 0

@@ -45,10 +45,10 @@ func Compute(in Input) Result {
 		SharingMode:        in.Pool.SharingMode(),
 		Summary:            summary(f),
 		Nodes:              ptr.To(int32(f.nodes)), //nolint:gosec // a cluster has far fewer nodes than 2^31
-		GPUs: &v1alpha1.PoolGPUCount{
+		GPUs: v1alpha1.PoolGPUCount{
 			Held: count(f.held), Published: count(f.published), Allocated: count(f.allocated),
 		},
-		Memory: &v1alpha1.PoolMemory{
+		Memory: v1alpha1.PoolMemory{
 			Physical: bytes(f.physical), Published: bytes(f.offeredMem), Allocated: bytes(f.usedMem),
 		},
 	}

@@ -44,7 +44,7 @@ func onlyRoom(room string) func(*v1alpha1.GPUPool) {
 }
 
 func onlyA100(p *v1alpha1.GPUPool) {
-	p.Spec.GPUSelector = &v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*"}}
+	p.Spec.GPUSelector = v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*"}}
 }
 
 // gpuCase is one GPU of 80Gi: what is decided for it and what its agent says.
@@ -63,13 +63,13 @@ func makeNode(name string, gpus ...gpuCase) assign.Node {
 		Spec:       &v1alpha1.GPUNodeSpec{},
 		Status: v1alpha1.GPUNodeStatus{
 			ObservedGeneration: 3,
-			Profiles:           []v1alpha1.MIGProfile{{Product: product, Name: "1g.10gb", Memory: resource.MustParse("10Gi")}},
+			Profiles:           []v1alpha1.MIGProfile{{Product: product, Name: "1g.10gb", Memory: ptr.To(resource.MustParse("10Gi"))}},
 		},
 	}
 	for i, g := range gpus {
 		uuid := fmt.Sprintf("GPU-%s-%d", name, i)
 		reported := v1alpha1.GPUStatus{
-			UUID: uuid, Minor: ptr.To(int32(i)), Product: product, Memory: resource.MustParse("80Gi"), Reason: g.reason,
+			UUID: uuid, Minor: ptr.To(int32(i)), Product: product, Memory: ptr.To(resource.MustParse("80Gi")), Reason: g.reason,
 		}
 		if g.pool != "" {
 			d := v1alpha1.GPUDecision{
@@ -81,7 +81,7 @@ func makeNode(name string, gpus ...gpuCase) assign.Node {
 			}
 			n.Spec.GPUs = append(n.Spec.GPUs, d)
 			if !g.hidden {
-				reported.Published = &v1alpha1.PublishedForm{Pool: d.Pool, Partitioning: d.Partitioning, Sharing: d.Sharing, Taint: d.Taint}
+				reported.Published = v1alpha1.PublishedForm{Pool: d.Pool, Partitioning: d.Partitioning, Sharing: d.Sharing, Taint: d.Taint}
 			}
 		}
 		n.Status.GPUs = append(n.Status.GPUs, reported)
@@ -132,8 +132,8 @@ func TestCounts(t *testing.T) {
 		SharingMode:        v1alpha1.SharingSoftware,
 		Summary:            "3/4 GPUs · 100.5/280 GiB",
 		Nodes:              ptr.To[int32](2),
-		GPUs:               &v1alpha1.PoolGPUCount{Held: ptr.To[int32](4), Published: ptr.To[int32](3), Allocated: ptr.To[int32](3)},
-		Memory: &v1alpha1.PoolMemory{
+		GPUs:               v1alpha1.PoolGPUCount{Held: ptr.To[int32](4), Published: ptr.To[int32](3), Allocated: ptr.To[int32](3)},
+		Memory: v1alpha1.PoolMemory{
 			Physical: ptr.To(resource.MustParse("320Gi")), Published: ptr.To(resource.MustParse("280Gi")),
 			Allocated: ptr.To(resource.MustParse("102912Mi")),
 		},

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
@@ -99,7 +97,7 @@ func (p *Pool) add(node *v1alpha1.GPUNode, decision v1alpha1.GPUDecision) {
 		return
 	}
 	status := &node.Status.GPUs[i]
-	gpu := GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.Memory)}
+	gpu := GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.MemoryBytes())}
 	// The GPUs of a node are mostly alike: their board's profiles are read once.
 	alike := len(p.GPUs) > 0 && p.GPUs[len(p.GPUs)-1] == gpu
 	p.GPUs = append(p.GPUs, gpu)
@@ -117,7 +115,7 @@ func (p *Pool) addProfiles(node *v1alpha1.GPUNode, product string) {
 		}
 		profile := Profile{
 			Product: reported.Product, Name: reported.Name,
-			Memory: wholeMi(reported.Memory), Compute: int64(reported.Compute),
+			Memory: wholeMi(reported.MemoryBytes()), Compute: int64(reported.Compute),
 		}
 		if !slices.Contains(p.Profiles, profile) {
 			p.Profiles = append(p.Profiles, profile)
@@ -126,7 +124,7 @@ func (p *Pool) addProfiles(node *v1alpha1.GPUNode, product string) {
 }
 
 // wholeMi rounds down to what is published: devices are given out in steps of 1Mi.
-func wholeMi(memory resource.Quantity) int64 { return memory.Value() / mebi * mebi }
+func wholeMi(bytes int64) int64 { return bytes / mebi * mebi }
 
 func fromObject(pool *v1alpha1.GPUPool) Pool {
 	gathered := Pool{

@@ -43,12 +43,12 @@ func TestGather(t *testing.T) {
 			decide("u6", "gone", v1alpha1.PartitioningNone, ""),
 		}},
 		Status: v1alpha1.GPUNodeStatus{Profiles: []v1alpha1.MIGProfile{
-			{Product: "A", Name: "1g.10gb", Memory: resource.MustParse("9.5Gi"), Compute: 14},
-			{Product: "B", Name: "1g.12gb", Memory: resource.MustParse("11Gi"), Compute: 14},
+			{Product: "A", Name: "1g.10gb", Memory: ptr.To(resource.MustParse("9.5Gi")), Compute: 14},
+			{Product: "B", Name: "1g.12gb", Memory: ptr.To(resource.MustParse("11Gi")), Compute: 14},
 		}},
 	}
 	for _, uuid := range []string{"u0", "u1", "u2", "u3", "u4", "u6"} {
-		node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: "A", Memory: resource.MustParse("85899345921")})
+		node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: "A", Memory: ptr.To(resource.MustParse("85899345921"))})
 	}
 	undecided := v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 
@@ -141,11 +141,11 @@ func BenchmarkGather(b *testing.B) {
 		for j := range 8 {
 			uuid := fmt.Sprintf("GPU-%d-%d", i, j)
 			node.Spec.GPUs = append(node.Spec.GPUs, v1alpha1.GPUDecision{UUID: uuid, Pool: "mig", Partitioning: v1alpha1.PartitioningMIG})
-			node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: a100, Memory: resource.MustParse("80Gi")})
+			node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: a100, Memory: ptr.To(resource.MustParse("80Gi"))})
 		}
 		for _, profile := range migPool(a100).Profiles {
 			node.Status.Profiles = append(node.Status.Profiles, v1alpha1.MIGProfile{
-				Product: a100, Name: profile.Name, Memory: *resource.NewQuantity(profile.Memory, resource.BinarySI), Compute: int32(profile.Compute),
+				Product: a100, Name: profile.Name, Memory: resource.NewQuantity(profile.Memory, resource.BinarySI), Compute: int32(profile.Compute),
 			})
 		}
 		nodes = append(nodes, node)

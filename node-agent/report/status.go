@@ -69,7 +69,7 @@ func Status(f Facts) v1alpha1.GPUNodeStatus {
 			continue // decided, but never seen: there is nothing to say but in Ready's message
 		}
 		g := gpuStatus(o, f)
-		if g.Published != nil {
+		if g.Published != (v1alpha1.PublishedForm{}) {
 			published++
 		}
 		s.GPUs = append(s.GPUs, g)
@@ -86,12 +86,12 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 	g := v1alpha1.GPUStatus{
 		UUID: uuid, Minor: ptr.To(int32(o.Minor)), //nolint:gosec // a minor is at most 255
 		Product: o.Facts.Product, Architecture: o.Facts.Architecture,
-		Memory:  *resource.NewQuantity(o.Facts.MemoryBytes, resource.BinarySI),
+		Memory:  resource.NewQuantity(o.Facts.MemoryBytes, resource.BinarySI),
 		Tenants: ptr.To(int32(f.InUse[uuid])), //nolint:gosec // claims of one node
 		Reason:  o.Reason, Message: shorten(o.Message, maxMessage),
 	}
 	if form, ok := f.Published[uuid]; ok {
-		g.Published = &form
+		g.Published = form
 	}
 	if o.Form != nil && o.AsDecided && !f.Settled {
 		g.Reason, g.Message = v1alpha1.ReasonPublishing, shorten(publishingMessage(f), maxMessage)
@@ -147,13 +147,13 @@ func profiles(outcomes []publish.Outcome) []v1alpha1.MIGProfile {
 		for _, p := range o.Facts.Profiles {
 			list = append(list, v1alpha1.MIGProfile{
 				Product: o.Facts.Product, Name: p.Name,
-				Memory:  *resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
+				Memory:  resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
 				Compute: int32(max(1, gpu.Profile(p).Compute(o.Facts.ComputeSlices))), //nolint:gosec // percent
 			})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b v1alpha1.MIGProfile) int {
-		return cmp.Or(cmp.Compare(a.Product, b.Product), a.Memory.Cmp(b.Memory), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Product, b.Product), a.Memory.Cmp(*b.Memory), cmp.Compare(a.Name, b.Name))
 	})
 	list = slices.CompactFunc(list, func(a, b v1alpha1.MIGProfile) bool { return a.Product == b.Product && a.Name == b.Name })
 	return list[:min(len(list), maxProfiles)]

@@ -61,7 +61,7 @@ func (p *Pool) DefaultMemory(amount string) *Pool {
 
 // Products chooses GPUs by product.
 func (p *Pool) Products(patterns ...string) *Pool {
-	p.pool.Spec.GPUSelector = &v1alpha1.GPUSelector{Products: patterns}
+	p.pool.Spec.GPUSelector = v1alpha1.GPUSelector{Products: patterns}
 	return p
 }
 

@@ -35,7 +35,7 @@ type nodeFacts struct {
 }
 
 func profile(name, memory string, compute int32) v1alpha1.MIGProfile {
-	return v1alpha1.MIGProfile{Product: "NVIDIA A100-SXM4-80GB", Name: name, Memory: resource.MustParse(memory), Compute: compute}
+	return v1alpha1.MIGProfile{Product: "NVIDIA A100-SXM4-80GB", Name: name, Memory: ptr.To(resource.MustParse(memory)), Compute: compute}
 }
 
 // create makes the Node and the GPUNode, and waits until the manager has given every GPU to the pool.
@@ -52,7 +52,7 @@ func (n nodeFacts) create(ctx context.Context) error {
 	for i := range n.gpus {
 		gpuNode.Status.GPUs = append(gpuNode.Status.GPUs, v1alpha1.GPUStatus{
 			UUID: fmt.Sprintf("GPU-00000000-0000-0000-%04d-%012x", i, len(n.name)), Minor: ptr.To(int32(i)), Product: n.product,
-			Memory: resource.MustParse(n.memory),
+			Memory: ptr.To(resource.MustParse(n.memory)),
 		})
 	}
 	if err := cluster.Client.Status().Update(ctx, gpuNode); err != nil {

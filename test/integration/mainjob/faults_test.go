@@ -102,7 +102,9 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 	}
 	s.running(before)
 	s.running(s.pod(builders.MakePod("after").Pool("away").Memory("10Gi").Obj()))
-	s.edit("away", func(p *v1alpha1.GPUPool) { p.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 200, ComputePercent: 100} })
+	s.edit("away", func(p *v1alpha1.GPUPool) {
+		p.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 200, ComputePercent: 100}
+	})
 	s.wait("the edit reaches the slices", func(context.Context) (bool, error) {
 		c := s.published("away")["gpu-0"].Capacity[v1alpha1.CapacityMemory]
 		return c.Value.Value() == 2*81152<<20, nil
