@@ -36,7 +36,13 @@ func components(o Options, ports Ports) []Component {
 	list := []Component{
 		{Name: binaries.Etcd, Args: etcdArgs(o, ports), Health: local("http", ports.Etcd, "/health")},
 		{Name: binaries.APIServer, Args: apiServerArgs(o, ports), Health: local("https", ports.APIServer, "/readyz")},
-		{Name: binaries.ControllerManager, Args: controllerManagerArgs(o, ports), Health: local("https", ports.ControllerManager, "/healthz")},
+		{
+			Name: binaries.ControllerManager, Args: controllerManagerArgs(o, ports),
+			Health: local("https", ports.ControllerManager, "/healthz"),
+			// It calls itself healthy before its controllers run, and ends if the API server goes away before that. The
+			// first service account is the sign that they do, and pods cannot be created without it.
+			Works: local("https", ports.APIServer, "/api/v1/namespaces/default/serviceaccounts/default"),
+		},
 		{Name: binaries.Scheduler, Args: schedulerArgs(o, ports), Health: local("https", ports.Scheduler, "/readyz")},
 	}
 	for i := range list {

@@ -63,9 +63,22 @@ func Stop(dir Dir, name string, grace time.Duration) error {
 }
 
 // Start starts one stopped component again, on the same port with the same data, and waits until it is healthy.
+// Components that have ended by themselves meanwhile are started too: elsewhere a kubelet would do so.
 func Start(ctx context.Context, dir Dir, name string) error {
 	return withComponent(dir, name, func(run *labRun, c *Component) error {
-		return run.start(ctx, c)
+		if err := run.start(ctx, c); err != nil {
+			return err
+		}
+		for i := range run.state.Components {
+			other := &run.state.Components[i]
+			if other.Process == nil || other.Running() {
+				continue
+			}
+			if err := run.start(ctx, other); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -13,6 +13,9 @@ import (
 	"github.com/sluice-gpu/sluice/test/lab/process"
 )
 
+// adminName is the administrator's user name, and the name of their certificate's files.
+const adminName = "lab-admin"
+
 // prepare makes all files of a fresh lab and returns its state, with nothing started.
 func prepare(o Options, now time.Time) (*State, error) {
 	free, err := process.FreePorts(5)
@@ -67,13 +70,18 @@ func writeIdentities(dir Dir, server string, now time.Time) error {
 		path, name string
 		groups     []string
 	}{
-		{path: dir.kubeconfig(), name: "lab-admin", groups: []string{"system:masters"}},
+		{path: dir.kubeconfig(), name: adminName, groups: []string{"system:masters"}},
 		{path: filepath.Join(dir.Certs(), binaries.ControllerManager+".kubeconfig"), name: "system:kube-controller-manager"},
 		{path: filepath.Join(dir.Certs(), binaries.Scheduler+".kubeconfig"), name: "system:kube-scheduler"},
 	} {
 		pair, err := authority.Client(user.name, user.groups...)
 		if err != nil {
 			return err
+		}
+		if user.name == adminName {
+			if err := pair.Write(dir.Certs(), adminName); err != nil {
+				return err
+			}
 		}
 		if err := certs.WriteKubeconfig(user.path, server, authority.Pair.Cert, certs.User{Name: user.name, Pair: pair}); err != nil {
 			return err

@@ -54,9 +54,6 @@ func componentEnv() []string {
 }
 
 func (l *labRun) awaitHealth(ctx context.Context, c *Component) error {
-	if c.Health == "" {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ended := make(<-chan struct{})
@@ -67,7 +64,7 @@ func (l *labRun) awaitHealth(ctx context.Context, c *Component) error {
 	defer retry.Stop()
 	var last error
 	for {
-		if last = l.probe(ctx, c.Health); last == nil {
+		if last = l.probeAll(ctx, c.Health, c.Works); last == nil {
 			return nil
 		}
 		select {
@@ -79,6 +76,19 @@ func (l *labRun) awaitHealth(ctx context.Context, c *Component) error {
 		case <-retry.C:
 		}
 	}
+}
+
+// probeAll asks the URLs that there are.
+func (l *labRun) probeAll(ctx context.Context, urls ...string) error {
+	for _, url := range urls {
+		if url == "" {
+			continue
+		}
+		if err := l.probe(ctx, url); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // probe asks a health URL once.
@@ -100,8 +110,8 @@ func (l *labRun) probe(ctx context.Context, url string) error {
 	return nil
 }
 
-// healthClient trusts the lab's authority alone. Connections are not kept: a component that is stopped and started
-// again must be asked anew.
+// healthClient trusts the lab's authority alone and speaks as the administrator. Connections are not kept: a component
+// that is stopped and started again must be asked anew.
 func healthClient(dir Dir) (*http.Client, error) {
 	ca, err := os.ReadFile(filepath.Join(dir.Certs(), "ca.crt"))
 	if err != nil {
@@ -111,7 +121,12 @@ func healthClient(dir Dir) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM(ca) {
 		return nil, errors.New("the lab's authority file holds no certificate")
 	}
+	admin, err := tls.LoadX509KeyPair(filepath.Join(dir.Certs(), adminName+".crt"), filepath.Join(dir.Certs(), adminName+".key"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
+	}
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{admin}, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
 	}}, nil
 }

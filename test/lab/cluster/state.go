@@ -59,9 +59,11 @@ type Component struct {
 	Args []string `json:"args"`
 	// Health is the URL that answers 200 once it is ready; "" for one that says nothing about it.
 	Health string `json:"health,omitempty"`
+	// Works is a URL that answers 200 once the component does its work, where health alone does not say so.
+	Works string `json:"works,omitempty"`
 	// Log is its log file.
 	Log string `json:"log"`
-	// Process is the running process; a stopped component has none.
+	// Process is the process started last; a component that was stopped has none.
 	Process *process.Identity `json:"process,omitempty"`
 }
 

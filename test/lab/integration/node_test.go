@@ -53,7 +53,21 @@ func toyLab(t *testing.T) toyNode {
 	if err := json.Unmarshal([]byte(output), &state); err != nil {
 		t.Fatal(err)
 	}
-	return toyNode{running: r, paths: state.Paths}
+	n := toyNode{running: r, paths: state.Paths}
+	n.awaitSlice(t)
+	return n
+}
+
+// awaitSlice waits until the driver has published its devices.
+func (n toyNode) awaitSlice(t *testing.T) {
+	t.Helper()
+	eventually(t, "the driver's slice", func() error {
+		slices, err := n.client.ResourceV1().ResourceSlices().List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(slices.Items) != 1 {
+			err = fmt.Errorf("there are %d slices", len(slices.Items))
+		}
+		return err
+	})
 }
 
 // node does something with the node.
