@@ -154,7 +154,7 @@ func (r *Reconciler) write(ctx context.Context, node *v1alpha1.GPUNode, decision
 		return false, fmt.Errorf("writing the decisions of node %s: %w", node.Name, err)
 	}
 	for _, change := range assign.Changes(node.Decisions(), decisions) {
-		log.FromContext(ctx).Info("Decided", "gpu", change.UUID, "from", change.From, "to", change.To)
+		log.FromContext(ctx).Info("Decided", "gpus", change.UUIDs, "from", change.From, "to", change.To)
 	}
 	return false, nil
 }

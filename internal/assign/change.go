@@ -4,6 +4,7 @@ package assign
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
@@ -21,10 +22,10 @@ func Replaces(inForce, decided []v1alpha1.GPUDecision) bool {
 	return false
 }
 
-// Change is a decision that became another, for people.
+// Change is what the same change of decisions of one or more GPUs is, for people.
 type Change struct {
-	// UUID is the GPU's.
-	UUID string
+	// UUIDs are the GPUs'.
+	UUIDs []string
 	// From and To are the decisions in short; "none" where there is none.
 	From, To string
 }
@@ -34,9 +35,16 @@ func Changes(inForce, decided []v1alpha1.GPUDecision) []Change {
 	before, after := byUUID(inForce), byUUID(decided)
 	var changes []Change
 	add := func(uuid string) {
-		if c := (Change{UUID: uuid, From: short(before, uuid), To: short(after, uuid)}); c.From != c.To {
-			changes = append(changes, c)
+		c := Change{UUIDs: []string{uuid}, From: short(before, uuid), To: short(after, uuid)}
+		if c.From == c.To {
+			return
 		}
+		i := slices.IndexFunc(changes, func(other Change) bool { return other.From == c.From && other.To == c.To })
+		if i < 0 {
+			changes = append(changes, c)
+			return
+		}
+		changes[i].UUIDs = append(changes[i].UUIDs, uuid)
 	}
 	for _, d := range inForce {
 		add(d.UUID)
