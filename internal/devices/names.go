@@ -15,15 +15,17 @@ const (
 	migSeparator = "-mig-"
 )
 
-// profileInName drops what a device name, a DNS label, cannot hold, and keeps 1g.10gb, 1g.10gb+me and 1g.10gb-me apart.
-var profileInName = strings.NewReplacer(".", "", "+", "p", "-", "m")
-
 // Name is the device name of a whole GPU.
 func Name(minor int) string { return gpuPrefix + strconv.Itoa(minor) }
 
 // PlacementName is the device name of a MIG placement.
 func PlacementName(minor int, p gpu.Placement) string {
-	return fmt.Sprintf("%s%s%s-%d", Name(minor), migSeparator, profileInName.Replace(p.Profile), p.Start)
+	return fmt.Sprintf("%s%s%s-%d", Name(minor), migSeparator, profileInName(p.Profile), p.Start)
+}
+
+// profileInName drops what a device name, a DNS label, cannot hold, and keeps 1g.10gb, 1g.10gb+me and 1g.10gb-me apart.
+func profileInName(profile string) string {
+	return strings.NewReplacer(".", "", "+", "p", "-", "m").Replace(profile)
 }
 
 // Minor is the number of the GPU that a device name belongs to, whole or divided; false where the name is not one of

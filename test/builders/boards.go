@@ -41,16 +41,16 @@ type boardFile struct {
 }
 
 // Boards are the GPUs of test/fakegpu/data/mig-profiles.yaml whose geometry is known, by key, as NVML would show them.
-func Boards(t testing.TB) map[string]gpu.GPU {
-	t.Helper()
+func Boards(tb testing.TB) map[string]gpu.GPU {
+	tb.Helper()
 	_, here, _, _ := runtime.Caller(0)
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "fakegpu", "data", "mig-profiles.yaml"))
 	if err != nil {
-		t.Fatalf("read the board data: %v", err)
+		tb.Fatalf("read the board data: %v", err)
 	}
 	var file boardFile
 	if err := yaml.Unmarshal(data, &file); err != nil {
-		t.Fatalf("decode the board data: %v", err)
+		tb.Fatalf("decode the board data: %v", err)
 	}
 	boards := map[string]gpu.GPU{}
 	for i, b := range file.GPUs {

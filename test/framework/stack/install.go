@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -138,7 +139,11 @@ func freePorts(n int) ([]int, error) {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
 		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		addr, err := netip.ParseAddrPort(l.Addr().String())
+		if err != nil {
+			return nil, fmt.Errorf("reading a free port: %w", err)
+		}
+		ports = append(ports, int(addr.Port()))
 	}
 	return ports, nil
 }

@@ -37,7 +37,7 @@ func TestANodeWhoseGPUsAnotherDriverHandsOutPublishesNothing(t *testing.T) {
 	}
 	s.wait("nothing is published", func(context.Context) (bool, error) { return len(s.published("foreign-driver")) == 0, nil })
 
-	if err := cluster.Client.Delete(s.ctx, foreign); err != nil {
+	if err := cluster.Client.Delete(s.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	s.nodeCondition("foreign-driver", v1alpha1.NodeForeignDriver, metav1.ConditionFalse, "")
@@ -74,11 +74,11 @@ func TestTheAgentComesBackAfterAKill(t *testing.T) {
 	s.running(before)
 	defer s.nothingAllocatedDisappears("killed")()
 
-	if err := cluster.KillAgent(s.ctx, "killed"); err != nil {
+	if err := cluster.KillAgent(s.Context(), "killed"); err != nil {
 		t.Fatal(err)
 	}
 	during := s.pod(builders.MakePod("during").Pool("killed").Memory("9Gi").Obj())
-	if err := cluster.StartAgent(s.ctx, "killed"); err != nil {
+	if err := cluster.StartAgent(s.Context(), "killed"); err != nil {
 		t.Fatal(err)
 	}
 	s.running(before, during)
@@ -88,16 +88,16 @@ func TestTheAgentComesBackAfterAKill(t *testing.T) {
 }
 
 func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
-	s := newScene(t)
+	s := newSceneAlone(t)
 	s.node(stack.Node{Name: "away", Pool: "away", Board: "h100-80gb", GPUs: 1})
 	s.pool(builders.MakePool("away").Obj())
 	before := s.pod(builders.MakePod("before").Pool("away").Memory("10Gi").Obj())
 	s.running(before)
 
-	if err := cluster.Stop(s.ctx, "kube-apiserver"); err != nil {
+	if err := cluster.Stop(s.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cluster.Start(s.ctx, "kube-apiserver"); err != nil {
+	if err := cluster.Start(s.Context(), "kube-apiserver"); err != nil {
 		t.Fatal(err)
 	}
 	s.running(before)
@@ -113,17 +113,17 @@ func TestTheAPIServerGoesAwayAndComesBack(t *testing.T) {
 
 func TestAVanishedNodeDoesNotKeepItsPoolFromBeingDeleted(t *testing.T) {
 	s := newScene(t)
-	if err := cluster.AddNode(s.ctx, stack.Node{Name: "vanished", Pool: "vanished", Board: "h100-80gb", GPUs: 1}); err != nil {
+	if err := cluster.AddNode(s.Context(), stack.Node{Name: "vanished", Pool: "vanished", Board: "h100-80gb", GPUs: 1}); err != nil {
 		t.Fatal(err)
 	}
 	pool := builders.MakePool("vanished").Obj()
 	s.pool(pool)
-	if err := cluster.RemoveNode(s.ctx, "vanished"); err != nil {
+	if err := cluster.RemoveNode(s.Context(), "vanished"); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(&v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "vanished"}})
 	s.poolCondition("vanished", v1alpha1.PoolReady, metav1.ConditionFalse, v1alpha1.ReasonNoMatchingNodes)
-	if err := cluster.Client.Delete(s.ctx, pool); err != nil {
+	if err := cluster.Client.Delete(s.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(pool)

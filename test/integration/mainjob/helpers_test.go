@@ -28,16 +28,22 @@ const patience = 60 * time.Second
 // scene is what one test works with: a namespace, pools and nodes of its own.
 type scene struct {
 	*testing.T
-	ctx       context.Context
 	namespace string
 }
 
-// newScene makes the namespace, and takes everything away when the test ends.
+// newScene makes the namespace, and takes everything away when the test ends. The test runs beside the others.
 func newScene(t *testing.T) scene {
+	t.Helper()
+	t.Parallel()
+	return newSceneAlone(t)
+}
+
+// newSceneAlone is for a test that others would notice, or that would notice others.
+func newSceneAlone(t *testing.T) scene {
 	t.Helper()
 	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))
 	name = strings.Trim(name[:min(len(name), 60)], "-_")
-	s := scene{T: t, ctx: t.Context(), namespace: name}
+	s := scene{T: t, namespace: name}
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	return s
 }
@@ -45,7 +51,7 @@ func newScene(t *testing.T) scene {
 // create creates an object and removes it when the test ends.
 func (s scene) create(obj client.Object) {
 	s.Helper()
-	if err := cluster.Client.Create(s.ctx, obj); err != nil {
+	if err := cluster.Client.Create(s.Context(), obj); err != nil {
 		s.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
 	}
 	s.Cleanup(func() {
@@ -70,7 +76,7 @@ func (s scene) create(obj client.Object) {
 // node adds a simulated node and removes it when the test ends.
 func (s scene) node(n stack.Node) {
 	s.Helper()
-	if err := cluster.AddNode(s.ctx, n); err != nil {
+	if err := cluster.AddNode(s.Context(), n); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() {
@@ -106,10 +112,9 @@ func (s scene) running(pods ...*corev1.Pod) {
 	}
 }
 
-// unschedulable waits until the scheduler has said that the pod fits nowhere, and returns its words.
-func (s scene) unschedulable(p *corev1.Pod) string {
+// unschedulable waits until the scheduler has said that the pod fits nowhere.
+func (s scene) unschedulable(p *corev1.Pod) {
 	s.Helper()
-	var message string
 	s.wait("pod "+p.Name+" waits for the scheduler", func(ctx context.Context) (bool, error) {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return false, err
@@ -119,20 +124,18 @@ func (s scene) unschedulable(p *corev1.Pod) string {
 		}
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "cannot allocate all claims") {
-				message = c.Message
 				return true, nil
 			}
 		}
 		return false, nil
 	})
-	return message
 }
 
 // remove deletes pods and waits until they are gone.
 func (s scene) remove(pods ...*corev1.Pod) {
 	s.Helper()
 	for _, p := range pods {
-		if err := cluster.Client.Delete(s.ctx, p); client.IgnoreNotFound(err) != nil {
+		if err := cluster.Client.Delete(s.Context(), p); client.IgnoreNotFound(err) != nil {
 			s.Fatalf("delete pod %s: %v", p.Name, err)
 		}
 	}
@@ -147,7 +150,7 @@ func (s scene) remove(pods ...*corev1.Pod) {
 // results are the devices that the pod's claims were given, of this driver.
 func (s scene) results(p *corev1.Pod) []resourceapi.DeviceRequestAllocationResult {
 	s.Helper()
-	if err := cluster.Client.Get(s.ctx, client.ObjectKeyFromObject(p), p); err != nil {
+	if err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 		s.Fatal(err)
 	}
 	var names []string
@@ -160,7 +163,7 @@ func (s scene) results(p *corev1.Pod) []resourceapi.DeviceRequestAllocationResul
 	var results []resourceapi.DeviceRequestAllocationResult
 	for _, name := range names {
 		var claim resourceapi.ResourceClaim
-		if err := cluster.Client.Get(s.ctx, client.ObjectKey{Namespace: p.Namespace, Name: name}, &claim); err != nil {
+		if err := cluster.Client.Get(s.Context(), client.ObjectKey{Namespace: p.Namespace, Name: name}, &claim); err != nil {
 			s.Fatal(err)
 		}
 		if claim.Status.Allocation == nil {
@@ -219,7 +222,7 @@ func (s scene) nodeCondition(node, condition string, status metav1.ConditionStat
 func (s scene) published(node string) map[string]resourceapi.Device {
 	s.Helper()
 	var list resourceapi.ResourceSliceList
-	if err := cluster.Client.List(s.ctx, &list); err != nil {
+	if err := cluster.Client.List(s.Context(), &list); err != nil {
 		s.Fatal(err)
 	}
 	devices := map[string]resourceapi.Device{}
@@ -254,7 +257,7 @@ func (s scene) event(p *corev1.Pod, reason string) string {
 // instances are the MIG instances that a node's hardware has.
 func (s scene) instances(node string) int {
 	s.Helper()
-	shown, err := cluster.FakeGPU(s.ctx, node, "show", "--json")
+	shown, err := cluster.FakeGPU(s.Context(), node, "show", "--json")
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -264,7 +267,7 @@ func (s scene) instances(node string) int {
 // wait polls until done says so.
 func (s scene) wait(what string, done func(context.Context) (bool, error)) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	if err := stack.Poll(ctx, what, done); err != nil {
 		s.Fatal(err)

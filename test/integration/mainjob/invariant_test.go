@@ -17,7 +17,7 @@ import (
 // nothingAllocatedDisappears watches until the returned function is called: a device that a claim holds must be in the
 // slices at every look. A device that is not, frees its counters, and the GPU is given away twice.
 func (s scene) nothingAllocatedDisappears(node string) (stop func()) {
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
@@ -38,6 +38,7 @@ func (s scene) nothingAllocatedDisappears(node string) (stop func()) {
 
 // checkAllocatedArePublished reads claims before and after the slices: one held both times must be published between.
 func checkAllocatedArePublished(ctx context.Context, t *testing.T, node string) {
+	t.Helper()
 	before, err := allocated(ctx, node)
 	if err != nil {
 		return // the test ends, or has taken the API server away

@@ -17,8 +17,10 @@ import (
 
 const oneSeventh = "nvidia.com/mig-1g.10gb"
 
+// Tests that ask for a profile by its resource name run alone: the name means every pool's instances.
+
 func TestSevenInstancesFitOnOneA100AndTheEighthWaits(t *testing.T) {
-	s := newScene(t)
+	s := newSceneAlone(t)
 	s.node(stack.Node{Name: "sevenths", Pool: "sevenths", Board: "a100-80gb", GPUs: 1, MIG: true})
 	s.pool(builders.MakePool("sevenths").MIG().Obj())
 
@@ -50,7 +52,7 @@ func TestPackingKeepsLargeProfilesPlaceable(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newScene(t)
+			s := newSceneAlone(t)
 			s.node(stack.Node{Name: tc.name, Pool: tc.name, Board: "a100-80gb", GPUs: 1, MIG: true})
 			s.pool(builders.MakePool(tc.name).MIG().Obj())
 			for i, profile := range tc.ask {

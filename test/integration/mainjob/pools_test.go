@@ -52,7 +52,7 @@ func TestADeletedPoolWaitsForItsTenantsAndNamesThem(t *testing.T) {
 	s.running(tenant)
 	defer s.nothingAllocatedDisappears("deleted")()
 
-	if err := cluster.Client.Delete(s.ctx, pool); err != nil {
+	if err := cluster.Client.Delete(s.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	condition := s.poolCondition("deleted", v1alpha1.PoolDraining, metav1.ConditionTrue, v1alpha1.ReasonTenantsRemain)
@@ -77,7 +77,7 @@ func TestAPoolCanBeCreatedAgain(t *testing.T) {
 	s.node(stack.Node{Name: "again", Pool: "again", Board: "h100-80gb", GPUs: 1})
 	first := builders.MakePool("again").Obj()
 	s.pool(first)
-	if err := cluster.Client.Delete(s.ctx, first); err != nil {
+	if err := cluster.Client.Delete(s.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	s.gone(first)
@@ -147,7 +147,7 @@ func TestTheIncumbentPoolKeepsAGPUUntilNothingIsAllocated(t *testing.T) {
 }
 
 func TestAForeignClassIsAConditionAndIsLeftAlone(t *testing.T) {
-	s := newScene(t)
+	s := newSceneAlone(t)
 	s.node(stack.Node{Name: "foreign-class", Pool: "foreign-class", Board: "a100-80gb", GPUs: 1, MIG: true})
 	name := "nvidia.com/mig-2g.20gb"
 	foreign := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "somebody-else"}}
@@ -158,10 +158,10 @@ func TestAForeignClassIsAConditionAndIsLeftAlone(t *testing.T) {
 	if !contains(condition.Message, "somebody-else", name) {
 		t.Errorf("the condition names neither class nor resource: %q", condition.Message)
 	}
-	if err := cluster.Client.Get(s.ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil || *foreign.Spec.ExtendedResourceName != name {
+	if err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || *foreign.Spec.ExtendedResourceName != name {
 		t.Errorf("somebody else's class was touched: %v", err)
 	}
-	if err := cluster.Client.Delete(s.ctx, foreign); err != nil {
+	if err := cluster.Client.Delete(s.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	s.poolCondition("foreign-class", v1alpha1.PoolResourceNameConflict, metav1.ConditionFalse, "")

@@ -55,7 +55,7 @@ func TestOneClaimNeverGetsMoreThanTheGPUHas(t *testing.T) {
 
 	pod := builders.MakePod("large").Pool("physical").Memory("80Gi").Obj()
 	pod.Namespace = s.namespace
-	err := cluster.Client.Create(s.ctx, pod)
+	err := cluster.Client.Create(s.Context(), pod)
 	if err == nil {
 		t.Fatal("80Gi of an 79.25 GiB GPU was admitted")
 	}
