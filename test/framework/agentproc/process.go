@@ -250,3 +250,16 @@ func (r *Rig) RecoverToBeKilled(t testing.TB, n int) (served bool) {
 	a.Finish(t)
 	return true
 }
+
+// Fails starts an agent that cannot start, and returns its exit status and what it says.
+func (r *Rig) Fails(t testing.TB) (status int, log string) {
+	t.Helper()
+	a := r.launch(t, r.binaries.Agent, r.flags()...)
+	select {
+	case <-a.ended:
+		return a.cmd.ProcessState.ExitCode(), a.log.String()
+	case <-time.After(startTime):
+		t.Fatal("the agent runs")
+		return 0, ""
+	}
+}
