@@ -37,7 +37,9 @@ const (
 type local struct {
 	// claims says that the checkpoint has claims that the pod uses.
 	claims bool
-	now    time.Time
+	// deleted says that it was deleted for good already, though the watch does not show it yet.
+	deleted bool
+	now     time.Time
 }
 
 // decide says what is next for a pod, and after how long to look again if nothing is.
@@ -46,6 +48,8 @@ func decide(pod *corev1.Pod, l local) (step, time.Duration) {
 	running := pod.Status.Phase == corev1.PodRunning
 	deleting := pod.DeletionTimestamp != nil
 	switch {
+	case l.deleted:
+		return stepNone, 0
 	case (ended || deleting && !running) && l.claims:
 		return stepRelease, 0
 	case ended && deleting, deleting && !running:

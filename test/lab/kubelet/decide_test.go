@@ -18,6 +18,7 @@ func TestDecide(t *testing.T) {
 		phase     corev1.PodPhase
 		deleting  bool
 		claims    bool
+		deleted   bool
 		exitAfter string
 		want      step
 		wantAgain time.Duration
@@ -35,6 +36,7 @@ func TestDecide(t *testing.T) {
 		{name: "an ended pod to be deleted that has no claims goes", phase: corev1.PodSucceeded, deleting: true, want: stepDelete},
 		{name: "a pod to be deleted before it started gives its claims back", phase: corev1.PodPending, deleting: true, claims: true, want: stepRelease},
 		{name: "a pod to be deleted before anything happened goes", phase: corev1.PodPending, deleting: true, want: stepDelete},
+		{name: "a pod deleted for good is not deleted again", phase: corev1.PodSucceeded, deleting: true, deleted: true, want: stepNone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{ExitAfter: tc.exitAfter}}}
@@ -45,7 +47,7 @@ func TestDecide(t *testing.T) {
 			if tc.deleting {
 				pod.DeletionTimestamp = ptr.To(metav1.NewTime(now))
 			}
-			got, again := decide(pod, local{claims: tc.claims, now: now})
+			got, again := decide(pod, local{claims: tc.claims, deleted: tc.deleted, now: now})
 			if got != tc.want || again != tc.wantAgain {
 				t.Errorf("decide = %v, %v; want %v, %v", got, again, tc.want, tc.wantAgain)
 			}

@@ -67,6 +67,8 @@ type kubelet struct {
 	pods     corelisters.PodLister
 	queue    workqueue.TypedRateLimitingInterface[string]
 	events   record.EventRecorder
+	// deleted holds the UIDs of pods deleted for good, until the watch shows it.
+	deleted sync.Map
 }
 
 // Run serves the node until the context ends.

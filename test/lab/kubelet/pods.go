@@ -65,7 +65,8 @@ func (k *kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the pod: %w", err)
 	}
-	todo, again := decide(pod, local{claims: len(k.preparer.checkpoint.ofPod(pod.UID)) > 0, now: k.Now()})
+	_, deleted := k.deleted.Load(pod.UID)
+	todo, again := decide(pod, local{claims: len(k.preparer.checkpoint.ofPod(pod.UID)) > 0, deleted: deleted, now: k.Now()})
 	switch todo {
 	case stepStart:
 		return 0, k.start(ctx, pod)
@@ -152,6 +153,7 @@ func (k *kubelet) finalize(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the pod: %w", err)
 	}
+	k.deleted.Store(pod.UID, struct{}{})
 	return nil
 }
 
@@ -184,6 +186,12 @@ func (k *kubelet) sweep(ctx context.Context) error {
 	for _, pod := range k.list() {
 		alive[pod.UID] = true
 	}
+	k.deleted.Range(func(uid, _ any) bool {
+		if pod, ok := uid.(types.UID); ok && !alive[pod] {
+			k.deleted.Delete(uid)
+		}
+		return true
+	})
 	var errs []error
 	for _, pod := range orphans(claims, alive) {
 		if err := k.preparer.unprepare(ctx, pod); err != nil && !errors.Is(err, errBusy) {
