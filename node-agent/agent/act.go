@@ -139,11 +139,11 @@ func (a *Agent) sweep(ctx context.Context) error {
 		}
 		if now.Sub(since) >= a.Intervals.SweepAgain {
 			a.Log.Info("Releasing a claim that is gone from the API", "uid", uid)
-			if err := a.Preparer.Unprepare(ctx, uid); err == nil {
+			err := a.Preparer.Unprepare(ctx, uid)
+			if err == nil {
 				continue
-			} else {
-				failed = append(failed, fmt.Errorf("releasing claim %s, which is gone from the API: %w", uid, err))
 			}
+			failed = append(failed, fmt.Errorf("releasing claim %s, which is gone from the API: %w", uid, err))
 		}
 		suspects[uid] = since
 		a.memory.sweepAt = now.Add(a.Intervals.SweepAgain)

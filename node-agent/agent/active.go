@@ -24,12 +24,12 @@ const activeRetry = time.Second
 // with the process.
 func BecomeActive(ctx context.Context, stateDir string, c clock.Clock) (resign func(), err error) {
 	path := filepath.Join(stateDir, activeFile)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the agent's own state directory
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the active agent: %w", err)
 	}
 	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor is small
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, nil
 		}

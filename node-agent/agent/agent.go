@@ -164,9 +164,9 @@ func (a *Agent) note(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		text = err.Error()
 	}
-	switch {
-	case text == a.memory.lastTrouble:
-	case text == "":
+	switch text {
+	case a.memory.lastTrouble:
+	case "":
 		a.Log.Info("All is well again")
 	default:
 		a.Log.Error(err, "Not everything could be brought in line; it is tried again")

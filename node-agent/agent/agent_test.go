@@ -161,11 +161,11 @@ func (r *rig) deviceNames() []string {
 	names := []string{}
 	for _, s := range r.stored {
 		for _, d := range s.Devices {
-			name := d.Name
+			parts := []string{d.Name}
 			for _, taint := range d.Taints {
-				name += "!" + taint.Value
+				parts = append(parts, taint.Value)
 			}
-			names = append(names, name)
+			names = append(names, strings.Join(parts, "!"))
 		}
 	}
 	return names

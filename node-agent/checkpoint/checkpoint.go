@@ -59,7 +59,7 @@ func (s *Store) Lock() (unlock func(), err error) {
 	}
 	for {
 		err = unix.Flock(fd, unix.LOCK_EX)
-		if err != unix.EINTR { //nolint:errorlint // a bare errno from the system call
+		if err != unix.EINTR {
 			break
 		}
 	}

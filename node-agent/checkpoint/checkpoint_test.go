@@ -19,14 +19,8 @@ import (
 
 func TestOldRecordsDecode(t *testing.T) {
 	dir := t.TempDir()
-	for file, fixture := range map[string]string{checkpoint.ClaimsFile: "claims-v1.json", checkpoint.PublishedFile: "published-v1.json"} {
-		data, err := os.ReadFile(filepath.Join("testdata", fixture))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.CopyFS(dir, os.DirFS("testdata/v1")); err != nil {
+		t.Fatal(err)
 	}
 	store, err := checkpoint.Open(dir)
 	if err != nil {

@@ -90,13 +90,9 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		return nil, fmt.Errorf("locking the checkpoint: %w", err)
 	}
 	defer unlock()
-	recorded, err := p.Records.Claims()
+	recorded, published, err := p.read()
 	if err != nil {
-		return nil, fmt.Errorf("reading the prepared claims: %w", err)
-	}
-	published, err := p.Records.Published()
-	if err != nil {
-		return nil, fmt.Errorf("reading the published devices: %w", err)
+		return nil, err
 	}
 	old, known := recorded.Claims[string(claim.UID)]
 	if known && old.State == checkpoint.Prepared && sameAllocation(old, claim) {
@@ -124,6 +120,19 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name,
 		State: checkpoint.Preparing, WasLost: wasLost, Results: results,
 	}, &published)
+}
+
+// read reads both records.
+func (p *Preparer) read() (checkpoint.Claims, checkpoint.Published, error) {
+	recorded, err := p.Records.Claims()
+	if err != nil {
+		return recorded, checkpoint.Published{}, fmt.Errorf("reading the prepared claims: %w", err)
+	}
+	published, err := p.Records.Published()
+	if err != nil {
+		return recorded, published, fmt.Errorf("reading the published devices: %w", err)
+	}
+	return recorded, published, nil
 }
 
 // Unprepare takes back everything that Prepare made for the claim. A claim that is not known is no error.

@@ -66,13 +66,9 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 		return fmt.Errorf("locking the checkpoint: %w", err)
 	}
 	defer unlock()
-	recorded, err := p.Records.Claims()
+	recorded, published, err := p.read()
 	if err != nil {
-		return fmt.Errorf("reading the prepared claims: %w", err)
-	}
-	published, err := p.Records.Published()
-	if err != nil {
-		return fmt.Errorf("reading the published devices: %w", err)
+		return err
 	}
 	var failed []error
 	for _, claim := range recorded.Sorted() {

@@ -166,7 +166,7 @@ func (p *Preparer) share(claimUID string, r checkpoint.Result) (Grant, error) {
 	}
 	share := limits.Share{
 		ClaimUID: claimUID, Index: r.Index, UUID: grant.UUID, ParentUUID: r.GPU,
-		MemoryLimit: uint64(r.Memory), Context: contextBytes, //nolint:gosec // a granted amount is not negative
+		MemoryLimit: uint64(r.Memory), Context: contextBytes,
 		ComputeShare: computeShare(r), Policy: limits.PolicyShare,
 	}
 	if r.Enforced {
@@ -188,7 +188,7 @@ func computeShare(r checkpoint.Result) uint32 {
 	if r.Placement != nil {
 		return wholeGPU * 100
 	}
-	return uint32(r.Compute * 100) //nolint:gosec // a granted amount is at most 100 percent
+	return uint32(r.Compute * 100)
 }
 
 func deviceUUID(r checkpoint.Result) string {

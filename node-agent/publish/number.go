@@ -40,7 +40,9 @@ func number(outcomes []Outcome, in Input) {
 	}
 	slices.SortFunc(displaced, func(a, b *Outcome) int { return cmp.Compare(a.Facts.Minor, b.Facts.Minor) })
 	for _, o := range displaced {
-		for o.Minor = 0; taken[o.Minor]; o.Minor++ {
+		o.Minor = 0
+		for taken[o.Minor] {
+			o.Minor++
 		}
 		taken[o.Minor] = true
 	}

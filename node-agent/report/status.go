@@ -84,10 +84,10 @@ func Status(f Facts) v1alpha1.GPUNodeStatus {
 func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 	uuid := o.Facts.UUID
 	g := v1alpha1.GPUStatus{
-		UUID: uuid, Minor: ptr.To(int32(o.Minor)), //nolint:gosec // a minor is at most 255
+		UUID: uuid, Minor: ptr.To(int32(o.Minor)),
 		Product: o.Facts.Product, Architecture: o.Facts.Architecture,
 		Memory:  resource.NewQuantity(o.Facts.MemoryBytes, resource.BinarySI),
-		Tenants: ptr.To(int32(f.InUse[uuid])), //nolint:gosec // claims of one node
+		Tenants: ptr.To(int32(f.InUse[uuid])),
 		Reason:  o.Reason, Message: shorten(o.Message, maxMessage),
 	}
 	if form, ok := f.Published[uuid]; ok {
@@ -119,7 +119,7 @@ func instances(list []gpu.Instance) []v1alpha1.MIGInstance {
 	var out []v1alpha1.MIGInstance
 	for _, i := range list {
 		out = append(out, v1alpha1.MIGInstance{
-			Start: ptr.To(int32(i.Start)), Profile: i.Profile, UUID: i.UUID, //nolint:gosec // a start is at most 15
+			Start: ptr.To(int32(i.Start)), Profile: i.Profile, UUID: i.UUID,
 		})
 	}
 	return out
@@ -148,7 +148,7 @@ func profiles(outcomes []publish.Outcome) []v1alpha1.MIGProfile {
 			list = append(list, v1alpha1.MIGProfile{
 				Product: o.Facts.Product, Name: p.Name,
 				Memory:  resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
-				Compute: int32(max(1, gpu.Profile(p).Compute(o.Facts.ComputeSlices))), //nolint:gosec // percent
+				Compute: int32(max(1, gpu.Profile(p).Compute(o.Facts.ComputeSlices))),
 			})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 // api is an API server that knows claims and is otherwise away.
 type api struct {
+	tb     testing.TB
 	server *httptest.Server
 
 	mu     sync.Mutex
@@ -24,11 +25,11 @@ type api struct {
 
 const claimsPath = "/apis/resource.k8s.io/v1/namespaces/"
 
-func newAPI(t testing.TB) *api {
-	t.Helper()
-	a := &api{claims: map[string]*resourceapi.ResourceClaim{}}
+func newAPI(tb testing.TB) *api {
+	tb.Helper()
+	a := &api{tb: tb, claims: map[string]*resourceapi.ResourceClaim{}}
 	a.server = httptest.NewServer(a)
-	t.Cleanup(a.server.Close)
+	tb.Cleanup(a.server.Close)
 	return a
 }
 
@@ -48,14 +49,23 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.status(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(claim)
+	a.answer(w, claim)
+}
+
+func (a *api) answer(w http.ResponseWriter, object any) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		a.tb.Errorf("encoding an answer: %v", err)
+	}
+	// A client that has gone does not matter.
+	_, _ = w.Write(data)
 }
 
 func (a *api) status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(metav1.Status{
+	a.answer(w, metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, //nolint:gosec // an HTTP status
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason,
 	})
 }
 

@@ -29,7 +29,7 @@ var build = sync.OnceValues(func() (Binaries, error) {
 		{"go", "build", "-o", b.Agent, "./cmd/node-agent"},
 		{compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", b.KillAt, "test/killat/killat.c"},
 	} {
-		cmd := exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // fixed commands, shared by all tests
+		cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // fixed commands, shared by all tests
 		cmd.Dir = repository()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return Binaries{}, errors.Join(fmt.Errorf("%v: %w: %s", args, err, out), os.RemoveAll(dir))
@@ -39,11 +39,11 @@ var build = sync.OnceValues(func() (Binaries, error) {
 })
 
 // Build builds the agent and killat, once for all tests of a package.
-func Build(t testing.TB) Binaries {
-	t.Helper()
+func Build(tb testing.TB) Binaries {
+	tb.Helper()
 	b, err := build()
 	if err != nil {
-		t.Fatalf("building the agent: %v", err)
+		tb.Fatalf("building the agent: %v", err)
 	}
 	return b
 }

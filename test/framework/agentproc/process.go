@@ -37,16 +37,16 @@ type Agent struct {
 }
 
 // Start starts an agent and waits until it serves.
-func (r *Rig) Start(t testing.TB) *Agent {
-	t.Helper()
-	return r.start(t, r.binaries.Agent, r.flags()...)
+func (r *Rig) Start(tb testing.TB) *Agent {
+	tb.Helper()
+	return r.start(tb, r.binaries.Agent, r.flags()...)
 }
 
 // StartToBeKilled starts an agent that is killed at the Nth call that changes a file of the node, counted from Arm on; at
 // 0 it only counts.
-func (r *Rig) StartToBeKilled(t testing.TB, n int) *Agent {
-	t.Helper()
-	a := r.start(t, r.binaries.KillAt, r.killArgs(n)...)
+func (r *Rig) StartToBeKilled(tb testing.TB, n int) *Agent {
+	tb.Helper()
+	a := r.start(tb, r.binaries.KillAt, r.killArgs(n)...)
 	a.report = r.path("killat")
 	return a
 }
@@ -79,44 +79,44 @@ func (r *Rig) bootIDFile() string {
 }
 
 // Reboot makes the next agent believe that the node was booted again.
-func (r *Rig) Reboot(t testing.TB) {
-	t.Helper()
+func (r *Rig) Reboot(tb testing.TB) {
+	tb.Helper()
 	if err := os.WriteFile(r.path("boot_id"), []byte(strconv.FormatInt(time.Now().UnixNano(), 10)), 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // start starts an agent and waits until it serves.
-func (r *Rig) start(t testing.TB, program string, args ...string) *Agent {
-	t.Helper()
-	a := r.launch(t, program, args...)
+func (r *Rig) start(tb testing.TB, program string, args ...string) *Agent {
+	tb.Helper()
+	a := r.launch(tb, program, args...)
 	if err := a.connect(r.socket()); err != nil {
 		a.Kill()
-		t.Fatalf("the agent does not serve: %v\n%s", err, a.log)
+		tb.Fatalf("the agent does not serve: %v\n%s", err, a.log)
 	}
 	return a
 }
 
-func (r *Rig) launch(t testing.TB, program string, args ...string) *Agent {
-	t.Helper()
+func (r *Rig) launch(tb testing.TB, program string, args ...string) *Agent {
+	tb.Helper()
 	a := &Agent{log: &bytes.Buffer{}, ended: make(chan struct{})}
-	a.cmd = exec.Command(program, args...) //nolint:gosec,noctx // the test ends it
+	a.cmd = exec.Command(program, args...) //nolint:noctx // the test ends it
 	a.cmd.Env = append(os.Environ(), r.Node.Environment()...)
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	// What a killed agent left is not mistaken for the new one's.
 	_ = os.Remove(r.socket())
 	if err := a.cmd.Start(); err != nil {
-		t.Fatalf("starting the agent: %v", err)
+		tb.Fatalf("starting the agent: %v", err)
 	}
 	go func() {
 		defer close(a.ended)
 		_ = a.cmd.Wait()
 	}()
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		a.Kill()
-		if t.Failed() {
-			t.Logf("log of an agent:\n%s", a.log)
+		if tb.Failed() {
+			tb.Logf("log of an agent:\n%s", a.log)
 		}
 	})
 	return a
@@ -151,10 +151,10 @@ func (a *Agent) connect(socket string) error {
 }
 
 // Arm starts the counting of calls.
-func (a *Agent) Arm(t testing.TB) {
-	t.Helper()
+func (a *Agent) Arm(tb testing.TB) {
+	tb.Helper()
 	if err := a.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatalf("arming killat: %v", err)
+		tb.Fatalf("arming killat: %v", err)
 	}
 }
 
@@ -205,61 +205,61 @@ func (a *Agent) Stop() int {
 
 // Cut waits for the end of an agent that is to be killed, and says how many calls were counted and which one was not made
 // any more; "-" where it was not killed by the count.
-func (a *Agent) Cut(t testing.TB) (counted int, call string) {
-	t.Helper()
+func (a *Agent) Cut(tb testing.TB) (counted int, call string) {
+	tb.Helper()
 	<-a.ended
 	data, err := os.ReadFile(a.report)
 	if err != nil {
-		t.Fatalf("reading killat's report: %v\n%s", err, a.log)
+		tb.Fatalf("reading killat's report: %v\n%s", err, a.log)
 	}
 	if _, err := fmt.Sscanf(string(data), "%d %s", &counted, &call); err != nil {
-		t.Fatalf("reading killat's report %q: %v", data, err)
+		tb.Fatalf("reading killat's report %q: %v", data, err)
 	}
 	return counted, call
 }
 
 // Finish ends an agent that was to be killed and was not, as a crash does, and returns the calls counted.
-func (a *Agent) Finish(t testing.TB) int {
-	t.Helper()
+func (a *Agent) Finish(tb testing.TB) int {
+	tb.Helper()
 	// killat ends with the command's end, which it then reports.
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", a.cmd.Process.Pid, a.cmd.Process.Pid))
 	if err != nil {
-		t.Fatalf("finding the agent below killat: %v", err)
+		tb.Fatalf("finding the agent below killat: %v", err)
 	}
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(bytes.SplitN(children, []byte(" "), 2)[0])))
 	if err != nil {
-		t.Fatalf("finding the agent below killat in %q: %v", children, err)
+		tb.Fatalf("finding the agent below killat in %q: %v", children, err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatalf("ending the agent: %v", err)
+		tb.Fatalf("ending the agent: %v", err)
 	}
-	counted, _ := a.Cut(t)
+	counted, _ := a.Cut(tb)
 	return counted
 }
 
 // RecoverToBeKilled starts an agent that is killed at the Nth call that changes a file of the node, counted from its very
 // start, and waits until it is dead or serves; it says whether it came to serve. It is ended in either case.
-func (r *Rig) RecoverToBeKilled(t testing.TB, n int) (served bool) {
-	t.Helper()
-	a := r.launch(t, r.binaries.KillAt, append([]string{"--from-start", "1"}, r.killArgs(n)...)...)
+func (r *Rig) RecoverToBeKilled(tb testing.TB, n int) (served bool) {
+	tb.Helper()
+	a := r.launch(tb, r.binaries.KillAt, append([]string{"--from-start", "1"}, r.killArgs(n)...)...)
 	a.report = r.path("killat")
 	if err := a.connect(r.socket()); err != nil {
-		a.Cut(t)
+		a.Cut(tb)
 		return false
 	}
-	a.Finish(t)
+	a.Finish(tb)
 	return true
 }
 
 // Fails starts an agent that cannot start, and returns its exit status and what it says.
-func (r *Rig) Fails(t testing.TB) (status int, log string) {
-	t.Helper()
-	a := r.launch(t, r.binaries.Agent, r.flags()...)
+func (r *Rig) Fails(tb testing.TB) (status int, log string) {
+	tb.Helper()
+	a := r.launch(tb, r.binaries.Agent, r.flags()...)
 	select {
 	case <-a.ended:
 		return a.cmd.ProcessState.ExitCode(), a.log.String()
 	case <-time.After(startTime):
-		t.Fatal("the agent runs")
+		tb.Fatal("the agent runs")
 		return 0, ""
 	}
 }

@@ -37,23 +37,23 @@ type Rig struct {
 }
 
 // New makes the directories and the API server of a node.
-func New(t testing.TB, node *fakenode.Node) *Rig {
-	t.Helper()
+func New(tb testing.TB, node *fakenode.Node) *Rig {
+	tb.Helper()
 	dir, err := os.MkdirTemp("", "slc") //nolint:usetesting // a test's own directory is too long for a socket
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &Rig{Node: node, Dir: dir, binaries: Build(t), api: newAPI(t)}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := &Rig{Node: node, Dir: dir, binaries: Build(tb), api: newAPI(tb)}
 	if r.Records, err = checkpoint.Open(r.path("state")); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["stub"] = &clientcmdapi.Cluster{Server: r.api.server.URL}
 	config.Contexts["stub"] = &clientcmdapi.Context{Cluster: "stub"}
 	config.CurrentContext = "stub"
 	if err := clientcmd.WriteToFile(*config, r.path("kubeconfig")); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
@@ -61,24 +61,24 @@ func New(t testing.TB, node *fakenode.Node) *Rig {
 func (r *Rig) path(name string) string { return filepath.Join(r.Dir, name) }
 
 // Look is what NVML shows of the node.
-func (r *Rig) Look(t testing.TB) gpu.Node {
-	t.Helper()
+func (r *Rig) Look(tb testing.TB) gpu.Node {
+	tb.Helper()
 	door, err := nvml.Open(r.Node.Library)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer door.Close()
-	look, err := door.Look(t.Context())
+	look, err := door.Look(tb.Context())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return look
 }
 
 // Publish records forms as published, one for each GPU in the order of their minors.
-func (r *Rig) Publish(t testing.TB, forms ...v1alpha1.GPUDecision) {
-	t.Helper()
-	look := r.Look(t)
+func (r *Rig) Publish(tb testing.TB, forms ...v1alpha1.GPUDecision) {
+	tb.Helper()
+	look := r.Look(tb)
 	var published checkpoint.Published
 	for i, form := range forms {
 		form.UUID = look.GPUs[i].UUID
@@ -87,7 +87,7 @@ func (r *Rig) Publish(t testing.TB, forms ...v1alpha1.GPUDecision) {
 		})
 	}
 	if err := r.Records.SavePublished(published); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
@@ -107,11 +107,11 @@ func (r *Rig) Allocate(name string, results ...resourceapi.DeviceRequestAllocati
 func (r *Rig) Delete(claim *resourceapi.ResourceClaim) { r.api.remove(claim) }
 
 // Names are the entries of one of the agent's directories: cdi or shares.
-func (r *Rig) Names(t testing.TB, dir string) []string {
-	t.Helper()
+func (r *Rig) Names(tb testing.TB, dir string) []string {
+	tb.Helper()
 	entries, err := os.ReadDir(r.path(dir))
 	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	names := []string{}
 	for _, e := range entries {

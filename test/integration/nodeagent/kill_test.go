@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -34,7 +33,7 @@ func killCases() []killCase {
 			name:     "a share",
 			boards:   []fakenode.Boards{{Board: "h100-80gb", Count: 1}},
 			forms:    []v1alpha1.GPUDecision{shared()},
-			results:  []resourceapi.DeviceRequestAllocationResult{share("gpu-0", "10Gi")},
+			results:  []resourceapi.DeviceRequestAllocationResult{share("10Gi")},
 			prepared: left{Instances: []string{}, MIGMode: []bool{false}},
 			released: left{Instances: []string{}, MIGMode: []bool{false}},
 		},
@@ -162,8 +161,8 @@ func (tc killCase) sweep(t *testing.T, rig *agentproc.Rig, try func(n int) (surv
 	const most = 1000
 	for n := 1; n < most; n++ {
 		done := false
-		if !t.Run(fmt.Sprintf("point %d", n), func(t *testing.T) { done = try(n) }) {
-			t.Fatalf("stopping at the first point that is not survived: %s", dump.Pretty(leftOn(t, rig)))
+		if !t.Run(fmt.Sprintf("point %d", n), func(*testing.T) { done = try(n) }) {
+			t.Fatalf("stopping at the first point that is not survived: %+v", leftOn(t, rig))
 		}
 		if done {
 			return n - 1

@@ -50,9 +50,10 @@ func device(name string) resourceapi.DeviceRequestAllocationResult {
 	}
 }
 
-func share(name, memory string) resourceapi.DeviceRequestAllocationResult {
-	r := device(name)
-	r.ShareID = ptr.To(types.UID("share-of-" + name))
+// share is one of gpu-0.
+func share(memory string) resourceapi.DeviceRequestAllocationResult {
+	r := device("gpu-0")
+	r.ShareID = ptr.To(types.UID("share-of-gpu-0"))
 	r.ConsumedCapacity = map[resourceapi.QualifiedName]resource.Quantity{
 		v1alpha1.CapacityMemory: resource.MustParse(memory), v1alpha1.CapacityCompute: resource.MustParse("30"),
 		v1alpha1.CapacitySlots: resource.MustParse("1"),

@@ -23,8 +23,8 @@ func TestSharesOverTheSocket(t *testing.T) {
 	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1}))
 	rig.Publish(t, shared())
 	agent := rig.Start(t)
-	first, second := rig.Allocate("first", share("gpu-0", "59Gi")), rig.Allocate("second", share("gpu-0", "59Gi"))
-	third := rig.Allocate("third", share("gpu-0", "1Gi"))
+	first, second := rig.Allocate("first", share("59Gi")), rig.Allocate("second", share("59Gi"))
+	third := rig.Allocate("third", share("1Gi"))
 	for _, claim := range []*resourceapi.ResourceClaim{first, second} {
 		devices, err := agent.Prepare(t.Context(), claim)
 		if err != nil {
