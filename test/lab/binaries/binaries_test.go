@@ -64,14 +64,14 @@ func TestGivenDirectory(t *testing.T) {
 		}
 	}
 	builder := Builder{Given: dir, Progress: io.Discard}
-	_, err := builder.Ensure(context.Background())
+	_, err := builder.Ensure(t.Context())
 	if err == nil || !strings.Contains(err.Error(), Kubectl) || strings.Contains(err.Error(), APIServer) {
 		t.Errorf("a directory without kubectl gives %v, want an error that names kubectl alone", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, Kubectl), nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	got, err := builder.Ensure(context.Background())
+	got, err := builder.Ensure(t.Context())
 	if err != nil || got != dir {
 		t.Errorf("Ensure = %q, %v; want %q", got, err, dir)
 	}
@@ -79,16 +79,16 @@ func TestGivenDirectory(t *testing.T) {
 
 func TestLockIsHeldByOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(context.Background(), path, func() { t.Error("waited for a free lock") })
+	unlock, err := lock(t.Context(), path, func() { t.Error("waited for a free lock") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := lock(ctx, path, cancel); err == nil {
 		t.Fatal("a lock was taken twice")
 	}
 	unlock()
-	unlock, err = lock(context.Background(), path, func() { t.Error("waited for a lock given back") })
+	unlock, err = lock(t.Context(), path, func() { t.Error("waited for a lock given back") })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,12 +68,12 @@ func (b Builder) Ensure(ctx context.Context) (string, error) {
 }
 
 // build compiles into a directory beside the final one and renames it: a build cut short leaves nothing that looks ready.
-func (b Builder) build(ctx context.Context, dir string) error {
+func (b Builder) build(ctx context.Context, dir string) (err error) {
 	scratch, err := os.MkdirTemp(b.Cache, "build-")
 	if err != nil {
 		return fmt.Errorf("making a scratch directory: %w", err)
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	source, out := filepath.Join(scratch, "source"), filepath.Join(scratch, "out")
 	if err := os.CopyFS(source, b.Source); err != nil {
 		return fmt.Errorf("laying out the source: %w", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-gpu/sluice/test/lab/process"
 )
 
-// adminName is the administrator's user name, and the name of their certificate's files.
-const adminName = "lab-admin"
+// AdminName is the administrator's user name, and the name of their certificate's files.
+const AdminName = "lab-admin"
 
 // prepare makes all files of a fresh lab and returns its state, with nothing started.
 func prepare(o Options, now time.Time) (*State, error) {
@@ -70,7 +70,7 @@ func writeIdentities(dir Dir, server string, now time.Time) error {
 		path, name string
 		groups     []string
 	}{
-		{path: dir.kubeconfig(), name: adminName, groups: []string{"system:masters"}},
+		{path: dir.kubeconfig(), name: AdminName, groups: []string{"system:masters"}},
 		{path: filepath.Join(dir.Certs(), binaries.ControllerManager+".kubeconfig"), name: "system:kube-controller-manager"},
 		{path: filepath.Join(dir.Certs(), binaries.Scheduler+".kubeconfig"), name: "system:kube-scheduler"},
 	} {
@@ -78,8 +78,8 @@ func writeIdentities(dir Dir, server string, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if user.name == adminName {
-			if err := pair.Write(dir.Certs(), adminName); err != nil {
+		if user.name == AdminName {
+			if err := pair.Write(dir.Certs(), AdminName); err != nil {
 				return err
 			}
 		}

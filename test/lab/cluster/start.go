@@ -121,7 +121,7 @@ func healthClient(dir Dir) (*http.Client, error) {
 	if !roots.AppendCertsFromPEM(ca) {
 		return nil, errors.New("the lab's authority file holds no certificate")
 	}
-	admin, err := tls.LoadX509KeyPair(filepath.Join(dir.Certs(), adminName+".crt"), filepath.Join(dir.Certs(), adminName+".key"))
+	admin, err := tls.LoadX509KeyPair(filepath.Join(dir.Certs(), AdminName+".crt"), filepath.Join(dir.Certs(), AdminName+".key"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the administrator's certificate: %w", err)
 	}

@@ -36,13 +36,18 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-func run(m *testing.M) int {
+func run(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "lab-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
 	binary = filepath.Join(dir, "lab")
 	if output, err := exec.Command("go", "build", "-o", binary, "../cmd/lab").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the lab command: %v\n%s", err, output)

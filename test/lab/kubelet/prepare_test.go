@@ -95,19 +95,13 @@ func serve(t *testing.T, socket string, d *fakeDriver) {
 
 func newRegistry(t *testing.T) (*registry, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "lab-") // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	r := &registry{
 		dir: dir, log: slog.New(slog.DiscardHandler), now: time.Now,
 		changed: func([]Driver) {}, retry: map[socketID]time.Time{},
 	}
-	t.Cleanup(func() {
-		r.close()
-		os.RemoveAll(dir)
-	})
-	return r, filepath.Join(dir, "driver.sock")
+	t.Cleanup(r.close)
+	return r, filepath.Join(dir, "s") // a socket's path is short
 }
 
 func TestRegistration(t *testing.T) {

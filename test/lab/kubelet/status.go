@@ -66,7 +66,7 @@ func ended(pod *corev1.Pod, code int32, now time.Time) corev1.PodStatus {
 	if since := startedAt(pod); !since.IsZero() {
 		started = metav1.NewTime(since)
 	}
-	finish := func(c corev1.Container) (corev1.ContainerState, bool) { return terminated(started, at, code), false }
+	finish := func(corev1.Container) (corev1.ContainerState, bool) { return terminated(started, at, code), false }
 	status.InitContainerStatuses = containers(pod, pod.Spec.InitContainers, func(corev1.Container) (corev1.ContainerState, bool) {
 		return terminated(started, at, 0), true
 	})

@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -56,15 +55,16 @@ func writeAgentIdentity(ctx context.Context, client kubernetes.Interface, dir cl
 	if len(s.Spec.Agent) == 0 {
 		return nil
 	}
+	ca, err := certs.Read(dir.Certs(), "ca")
+	if err != nil {
+		return err
+	}
 	if s.Spec.ServiceAccount == "" {
-		content, err := os.ReadFile(lab.Kubeconfig)
+		admin, err := certs.Read(dir.Certs(), cluster.AdminName)
 		if err != nil {
-			return fmt.Errorf("reading the lab's kubeconfig: %w", err)
+			return err
 		}
-		if err := os.WriteFile(s.Paths.Kubeconfig, content, 0o600); err != nil {
-			return fmt.Errorf("writing the agent's kubeconfig: %w", err)
-		}
-		return nil
+		return certs.WriteKubeconfig(s.Paths.Kubeconfig, lab.Server, ca.Cert, certs.User{Name: cluster.AdminName, Pair: admin})
 	}
 	namespace, name, ok := strings.Cut(s.Spec.ServiceAccount, "/")
 	if !ok || namespace == "" || name == "" {
@@ -82,10 +82,6 @@ func writeAgentIdentity(ctx context.Context, client kubernetes.Interface, dir cl
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("making a token of the service account %s: %w", s.Spec.ServiceAccount, err)
-	}
-	ca, err := certs.Read(dir.Certs(), "ca")
-	if err != nil {
-		return err
 	}
 	user := certs.User{Name: "system:serviceaccount:" + namespace + ":" + name, Token: token.Status.Token}
 	return certs.WriteKubeconfig(s.Paths.Kubeconfig, lab.Server, ca.Cert, user)

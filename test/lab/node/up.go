@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -181,14 +182,14 @@ func registered(state *State) ([]kubelet.Driver, bool) {
 }
 
 func tails(state *State) string {
-	var text string
+	var text strings.Builder
 	for _, name := range []string{"supervisor", Kubelet, Agent} {
 		path := filepath.Join(state.Paths.Logs, name+".log")
 		if _, err := os.Stat(path); err == nil {
-			text += fmt.Sprintf("--- %s\n%s\n", path, process.Tail(path, tailLines))
+			fmt.Fprintf(&text, "--- %s\n%s\n", path, process.Tail(path, tailLines))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // reach reads what commands on a running node need.

@@ -3,9 +3,10 @@
 package process
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math/big"
 	"net"
 )
 
@@ -19,7 +20,11 @@ func FreePorts(n int) ([]int, error) {
 		if len(ports) == n {
 			return ports, nil
 		}
-		port := lowest + rand.IntN(count)
+		drawn, err := rand.Int(rand.Reader, big.NewInt(count))
+		if err != nil {
+			return nil, fmt.Errorf("drawing a port: %w", err)
+		}
+		port := lowest + int(drawn.Int64())
 		if seen[port] {
 			continue
 		}
