@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/test/lab/kubelet"
 	"github.com/sluice-gpu/sluice/test/lab/node"
+	"github.com/sluice-gpu/sluice/test/lab/process"
 )
 
 // toyNode is a lab with a node whose agent is the test's driver.
@@ -222,5 +224,30 @@ func TestAgentAndKubeletComeAndGo(t *testing.T) {
 	}
 	if _, err := os.Stat(n.paths.Kubelet); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket directory is left (%v)", err)
+	}
+}
+
+func TestKilledSupervisorLeavesNothingBehindDown(t *testing.T) {
+	n := toyLab(t)
+	status, err := node.Describe(t.Context(), n.dir, "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []process.Identity
+	for _, child := range status.Processes {
+		id, err := process.Identify(child.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, id)
+	}
+	if err := status.Supervisor.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	mustLab(t, "down", "--dir", string(n.dir))
+	for _, child := range children {
+		if child.Alive() {
+			t.Errorf("process %d of the node runs after down", child.PID)
+		}
 	}
 }
