@@ -35,7 +35,7 @@ type freshClaims struct {
 func (f *freshClaims) on(ctx context.Context, node string) ([]assign.Allocation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.clock.Now(); f.asked.IsZero() || now.Sub(f.asked) > freshFor {
+	if now := f.clock.Now(); f.asked.IsZero() || now.Sub(f.asked) >= freshFor {
 		claims := &resourceapi.ResourceClaimList{}
 		if err := f.live.List(ctx, claims); err != nil {
 			return nil, fmt.Errorf("listing resource claims before GPUs of node %s change hands: %w", node, err)

@@ -115,7 +115,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 	taints, wait := r.settle.observe(node.GPUNode)
 	decided := assign.Decide(node, pools, taints)
-	if assign.Replaces(node.GPUNode.Decisions(), decided.Decisions) {
+	replaces := assign.Replaces(node.GPUNode.Decisions(), decided.Decisions)
+	if replaces {
 		// The cache may lag behind an allocation: what cannot be taken back is decided on what the API server says.
 		if node.Allocations, err = r.claims.on(ctx, request.Name); err != nil {
 			return ctrl.Result{}, err
@@ -129,6 +130,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	case conflict:
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	case replaces && len(node.Allocations) > 0:
+		// A claim may have been released since the API server was asked, and its event may be over.
+		return ctrl.Result{RequeueAfter: freshFor}, nil
 	case len(decided.Settling) > 0:
 		return ctrl.Result{RequeueAfter: wait}, nil
 	default:
