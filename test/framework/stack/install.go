@@ -47,7 +47,7 @@ func (s *Stack) install(ctx context.Context, managerArgs []string) error {
 		return err
 	}
 	args := append([]string{"run", "manager", "--env", "POD_NAMESPACE=" + Namespace, "--", Path("bin", "manager"),
-		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--webhook-port=" + strconv.Itoa(ports[0]),
+		"--kubeconfig=" + kubeconfig, "--webhook-port=" + strconv.Itoa(ports[0]),
 		"--webhook-dns-names=localhost", "--webhook-cert-dir=" + filepath.Join(s.Dir, "webhook-certs"),
 		"--health-probe-bind-address=127.0.0.1:" + strconv.Itoa(ports[1]),
 		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(ports[2])}, managerArgs...)

@@ -128,3 +128,17 @@ func TestAVanishedNodeDoesNotKeepItsPoolFromBeingDeleted(t *testing.T) {
 	}
 	s.gone(pool)
 }
+
+func TestAnotherManagerTakesOver(t *testing.T) {
+	s := newSceneAlone(t)
+	s.node(stack.Node{Name: "takeover", Pool: "takeover", Board: "h100-80gb", GPUs: 1})
+	if err := cluster.Stop(s.Context(), "manager"); err != nil {
+		t.Fatal(err)
+	}
+	pool := builders.MakePool("takeover").Obj()
+	s.create(pool)
+	if err := cluster.Start(s.Context(), "manager"); err != nil {
+		t.Fatal(err)
+	}
+	s.poolCondition("takeover", v1alpha1.PoolReady, metav1.ConditionTrue, "")
+}
