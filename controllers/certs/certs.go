@@ -30,7 +30,7 @@ import (
 
 const (
 	// SecretName is the Secret that holds the webhook's certificates, in the manager's namespace.
-	SecretName = "sluice-webhook-cert"
+	SecretName = "sluice-webhook-cert" //nolint:gosec // the name of a Secret, not what is in it
 	// WebhookName is the MutatingWebhookConfiguration, and the Service that it calls.
 	WebhookName = "sluice-webhook"
 

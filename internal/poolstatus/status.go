@@ -44,7 +44,7 @@ func Compute(in Input) Result {
 		ObservedGeneration: in.Pool.Generation,
 		SharingMode:        in.Pool.SharingMode(),
 		Summary:            summary(f),
-		Nodes:              ptr.To(int32(f.nodes)), //nolint:gosec // a cluster has far fewer nodes than 2^31
+		Nodes:              ptr.To(int32(f.nodes)),
 		GPUs: v1alpha1.PoolGPUCount{
 			Held: count(f.held), Published: count(f.published), Allocated: count(f.allocated),
 		},
@@ -85,6 +85,6 @@ func gib(n int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64), ".0")
 }
 
-func count(n int) *int32 { return ptr.To(int32(n)) } //nolint:gosec // a cluster has far fewer GPUs than 2^31
+func count(n int) *int32 { return ptr.To(int32(n)) }
 
 func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }

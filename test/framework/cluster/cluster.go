@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +46,6 @@ type Cluster struct {
 
 // Main runs a package's tests on one cluster, which it stores in c first. It is all that a TestMain has to call.
 func Main(m *testing.M, c **Cluster) int {
-	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), upTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "sluice-api-")
