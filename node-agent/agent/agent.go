@@ -37,15 +37,15 @@ type Looker interface {
 
 // Cluster is the API server.
 type Cluster interface {
-	// GPUNode is the node's; nil where there is none.
-	GPUNode(ctx context.Context) (*v1alpha1.GPUNode, error)
+	// GPUNode is the node's; nil where there is none. Fresh asks the API server itself, past what is watched.
+	GPUNode(ctx context.Context, fresh bool) (*v1alpha1.GPUNode, error)
 	// CreateGPUNode makes the node's GPUNode, which belongs to the Node.
 	CreateGPUNode(ctx context.Context, owner *corev1.Node) error
 	UpdateStatus(ctx context.Context, n *v1alpha1.GPUNode) error
 	// Node is this node.
 	Node(ctx context.Context) (*corev1.Node, error)
 	// Slices are the node's ResourceSlices, of every driver.
-	Slices(ctx context.Context) ([]resourceapi.ResourceSlice, error)
+	Slices(ctx context.Context, fresh bool) ([]resourceapi.ResourceSlice, error)
 }
 
 // Publisher hands ResourceSlices to those who keep them in the API server.
@@ -82,6 +82,8 @@ type Intervals struct {
 	// Sweep is the time between two searches for claims that are gone from the API; SweepAgain that until a claim found
 	// gone is looked for a second time, and then released.
 	Sweep, SweepAgain time.Duration
+	// Distrust is how long after the API server was away what is watched is not relied on: watches come back late.
+	Distrust time.Duration
 	// Undecided is how long a new GPUNode without a spec is taken to be one that the manager has not seen yet.
 	Undecided time.Duration
 }
@@ -93,7 +95,7 @@ func DefaultIntervals(resync time.Duration) Intervals {
 		DriverRetry: 3 * time.Second, DriverGrace: 30 * time.Second,
 		Reorder: 30 * time.Second, Republish: 5 * time.Second,
 		Sweep: 10 * time.Minute, SweepAgain: time.Minute,
-		Undecided: time.Minute,
+		Distrust: 2 * time.Minute, Undecided: time.Minute,
 	}
 }
 
@@ -125,6 +127,7 @@ type memory struct {
 	goodLook     *gpu.Node
 	failingSince time.Time
 	node         *corev1.Node
+	away         time.Time
 	reordered    time.Time
 	asked        []resourceslice.Slice
 	askedAt      time.Time
@@ -210,7 +213,10 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if world.failed != "" {
 		next = min(next, a.Intervals.DriverRetry)
 	}
-	var failed []error
+	if world.fresh {
+		next = min(next, a.Intervals.Republish)
+	}
+	failed := []error{world.away}
 	plan, err := a.record(world)
 	if err != nil {
 		return a.Intervals.DriverRetry, err

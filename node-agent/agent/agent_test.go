@@ -21,6 +21,8 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
 
+var errInjected = errors.New("injected")
+
 func TestANewNode(t *testing.T) {
 	r := newRig(t, h100(0))
 	r.passes(t)
@@ -257,4 +259,23 @@ func TestOrphansAreCleanedUp(t *testing.T) {
 	if r.maintained == 0 {
 		t.Error("an instance that no claim accounts for was left")
 	}
+}
+
+func TestTheAPIServerIsAwayAndComesBack(t *testing.T) {
+	r := newRig(t, h100(0))
+	r.decide(decided("GPU-0", "a"))
+	r.passes(t)
+	r.watched, r.away = r.gpuNode.DeepCopy(), errInjected
+	if _, err := r.agent.pass(t.Context()); !errors.Is(err, errInjected) {
+		t.Errorf("a pass without the API server: %v", err)
+	}
+	r.expectDevices(t, "while the API server is away", "gpu-0")
+	// It is back, but the watch is not yet.
+	r.away = nil
+	r.decide()
+	next, err := r.agent.pass(t.Context())
+	if err != nil || next > r.agent.Intervals.Republish {
+		t.Errorf("the next pass is due in %v, %v", next, err)
+	}
+	r.expectDevices(t, "when the API server is back")
 }

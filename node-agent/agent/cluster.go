@@ -99,10 +99,18 @@ func (c *APICluster) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
+// reader is the cache, or the API server itself.
+func (c *APICluster) reader(fresh bool) client.Reader {
+	if fresh {
+		return c.Direct
+	}
+	return c.Reader
+}
+
 // GPUNode reads the node's GPUNode; nil where there is none.
-func (c *APICluster) GPUNode(ctx context.Context) (*v1alpha1.GPUNode, error) {
+func (c *APICluster) GPUNode(ctx context.Context, fresh bool) (*v1alpha1.GPUNode, error) {
 	n := &v1alpha1.GPUNode{}
-	if err := c.Reader.Get(ctx, client.ObjectKey{Name: c.NodeName}, n); apierrors.IsNotFound(err) {
+	if err := c.reader(fresh).Get(ctx, client.ObjectKey{Name: c.NodeName}, n); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading GPUNode %s: %w", c.NodeName, err)
@@ -142,9 +150,13 @@ func (c *APICluster) Node(ctx context.Context) (*corev1.Node, error) {
 }
 
 // Slices are the node's ResourceSlices, of every driver.
-func (c *APICluster) Slices(ctx context.Context) ([]resourceapi.ResourceSlice, error) {
+func (c *APICluster) Slices(ctx context.Context, fresh bool) ([]resourceapi.ResourceSlice, error) {
 	list := &resourceapi.ResourceSliceList{}
-	if err := c.Reader.List(ctx, list); err != nil {
+	var ofNode []client.ListOption
+	if fresh { // the cache holds no others
+		ofNode = append(ofNode, client.MatchingFields{resourceapi.ResourceSliceSelectorNodeName: c.NodeName})
+	}
+	if err := c.reader(fresh).List(ctx, list, ofNode...); err != nil {
 		return nil, fmt.Errorf("listing the ResourceSlices of node %s: %w", c.NodeName, err)
 	}
 	return list.Items, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -25,21 +26,19 @@ type world struct {
 	undecided       bool
 	foreign         string
 	ours            []resourceapi.ResourceSlice
+	// away is why the API server could not be asked; fresh is true while what is watched cannot be relied on.
+	away  error
+	fresh bool
 }
 
 func (a *Agent) gather(ctx context.Context) (world, error) {
 	w := world{now: a.Clock.Now()}
 	a.look(ctx, &w)
-	node, err := a.Cluster.Node(ctx)
-	switch {
-	case err == nil:
-		a.memory.node = node
-	case a.memory.node == nil:
-		return w, fmt.Errorf("reading the Node: %w", err)
-	default:
-		node = a.memory.node
+	node, err := a.node(ctx, &w)
+	if err != nil {
+		return w, err
 	}
-	if w.gpuNode, err = a.Cluster.GPUNode(ctx); err != nil {
+	if w.gpuNode, err = a.Cluster.GPUNode(ctx, w.fresh); err != nil {
 		return w, fmt.Errorf("reading the GPUNode: %w", err)
 	}
 	if w.gpuNode == nil {
@@ -49,7 +48,7 @@ func (a *Agent) gather(ctx context.Context) (world, error) {
 		return w, errCreated
 	}
 	w.undecided = w.gpuNode.Spec == nil && w.now.Sub(w.gpuNode.CreationTimestamp.Time) < a.Intervals.Undecided
-	slices, err := a.Cluster.Slices(ctx)
+	slices, err := a.Cluster.Slices(ctx, w.fresh)
 	if err != nil {
 		return w, fmt.Errorf("reading the node's ResourceSlices: %w", err)
 	}
@@ -64,6 +63,24 @@ func (a *Agent) gather(ctx context.Context) (world, error) {
 	}
 	w.foreign = publish.Foreign(node.Status.Allocatable, slices, uuids)
 	return w, nil
+}
+
+// node reads the Node, which is not watched, and so tells whether the API server is there. While it is away the agent
+// goes on with what it knows; once it is back the rest is asked for too, since watches return up to a minute later.
+func (a *Agent) node(ctx context.Context, w *world) (*corev1.Node, error) {
+	node, err := a.Cluster.Node(ctx)
+	if err == nil {
+		a.memory.node = node
+		w.fresh = !a.memory.away.IsZero() && w.now.Sub(a.memory.away) < a.Intervals.Distrust
+		return node, nil
+	}
+	err = fmt.Errorf("reading the Node: %w", err)
+	if a.memory.node == nil {
+		return nil, err
+	}
+	w.away = err
+	a.memory.away = w.now
+	return a.memory.node, nil
 }
 
 // look looks at the hardware. Within the grace time after the last good look, that one stands in for a failing one: a

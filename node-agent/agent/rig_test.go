@@ -34,6 +34,9 @@ type rig struct {
 	look    gpu.Node
 	lookErr error
 	gpuNode *v1alpha1.GPUNode
+	// watched is what a watch that has broken off goes on showing.
+	watched *v1alpha1.GPUNode
+	away    error
 	node    corev1.Node
 	foreign []resourceapi.ResourceSlice
 
@@ -74,7 +77,12 @@ func (r *rig) Look(context.Context) (gpu.Node, error) {
 	}
 	return r.look, nil
 }
-func (r *rig) GPUNode(context.Context) (*v1alpha1.GPUNode, error) { return r.gpuNode.DeepCopy(), nil }
+func (r *rig) GPUNode(_ context.Context, fresh bool) (*v1alpha1.GPUNode, error) {
+	if !fresh && r.watched != nil {
+		return r.watched.DeepCopy(), nil
+	}
+	return r.gpuNode.DeepCopy(), nil
+}
 func (r *rig) CreateGPUNode(context.Context, *corev1.Node) error {
 	r.gpuNode = &v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "node", Generation: 1, CreationTimestamp: metav1.NewTime(r.clock.Now())}}
 	return nil
@@ -84,10 +92,10 @@ func (r *rig) UpdateStatus(_ context.Context, n *v1alpha1.GPUNode) error {
 	r.gpuNode.Status = *n.Status.DeepCopy()
 	return nil
 }
-func (r *rig) Node(context.Context) (*corev1.Node, error) { return &r.node, nil }
+func (r *rig) Node(context.Context) (*corev1.Node, error) { return &r.node, r.away }
 
 // Slices are what the API server makes of what was published, and those of others.
-func (r *rig) Slices(context.Context) ([]resourceapi.ResourceSlice, error) {
+func (r *rig) Slices(context.Context, bool) ([]resourceapi.ResourceSlice, error) {
 	list := slices.Clone(r.foreign)
 	for i, s := range r.stored {
 		list = append(list, resourceapi.ResourceSlice{
@@ -200,4 +208,3 @@ func decided(uuid, pool string, change ...func(*v1alpha1.GPUDecision)) v1alpha1.
 	}
 	return d
 }
-
