@@ -15,7 +15,7 @@ func TestResolveCDI(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"a.json": `{"kind":"v/gpu","containerEdits":{"env":["COMMON=1"]},"devices":[
-			{"name":"0","containerEdits":{"env":["GPU=0"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/root/dev/nvidia0"}]}},
+			{"name":"0","containerEdits":{"env":["GPU=0"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/driver/dev/nvidia0"}]}},
 			{"name":"1","containerEdits":{"mounts":[{"hostPath":"/h","containerPath":"/c","options":["ro"]}]}}]}`,
 		"b.yaml": "kind: v/other\ndevices:\n- name: x\n  containerEdits: {env: [OTHER=x]}\n- name: twice\n- name: twice\n",
 		"c.json": "broken",
@@ -40,7 +40,7 @@ func TestResolveCDI(t *testing.T) {
 			name: "common edits are made once for two devices", ids: []string{"v/gpu=0", "v/gpu=1"},
 			want: cdiEdits{
 				Env:         []string{"COMMON=1", "GPU=0"},
-				DeviceNodes: []cdiDeviceNode{{Path: "/dev/nvidia0", HostPath: "/root/dev/nvidia0"}},
+				DeviceNodes: []cdiDeviceNode{{Path: "/dev/nvidia0", HostPath: "/driver/dev/nvidia0"}},
 				Mounts:      []cdiMount{{HostPath: "/h", ContainerPath: "/c", Options: []string{"ro"}}},
 			},
 		},
@@ -68,12 +68,12 @@ func TestResolveCDI(t *testing.T) {
 
 func TestMissingPaths(t *testing.T) {
 	edits := cdiEdits{
-		DeviceNodes: []cdiDeviceNode{{Path: "/dev/a", HostPath: "/root/dev/a"}, {Path: "/dev/b"}},
+		DeviceNodes: []cdiDeviceNode{{Path: "/dev/a", HostPath: "/driver/dev/a"}, {Path: "/dev/b"}},
 		Mounts:      []cdiMount{{HostPath: "/there", ContainerPath: "/x"}},
 	}
-	there := map[string]bool{"/there": true, "/root/dev/a": true}
+	there := map[string]bool{"/there": true, "/driver/dev/a": true}
 	err := missingPaths(edits, func(path string) bool { return there[path] })
-	if err == nil || !strings.Contains(err.Error(), "/dev/b") || strings.Contains(err.Error(), "/root/dev/a") {
+	if err == nil || !strings.Contains(err.Error(), "/dev/b") || strings.Contains(err.Error(), "/driver/dev/a") {
 		t.Errorf("missingPaths says %v, want a word on /dev/b alone", err)
 	}
 	there["/dev/b"] = true
