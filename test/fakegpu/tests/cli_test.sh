@@ -19,8 +19,11 @@ says() { # sentence, then a command that has to succeed
         failures=$((failures + 1))
     fi
 }
+# shellcheck disable=SC2317 # says calls it
 fg() { "$build/fakegpu" "$@"; }
+# shellcheck disable=SC2317 # says calls it
 refuses() { ! fg "$@" || return 1; }
+# shellcheck disable=SC2317 # says calls it
 shows() { fg show --state "$dir/s" | grep -q -- "$1"; }
 
 says "a node is made" fg create --state "$dir/s" --board h100-80gb --gpus 2
@@ -38,12 +41,15 @@ says "a process that is not there is refused" refuses attach --state "$dir/s" --
 says "unless it shall stay" fg attach --state "$dir/s" --gpu 0 --memory 1 --pid 4194304 --stay
 says "then it is shown" shows "process 4194304"
 says "and keeps the GPU from a reset" refuses reset --state "$dir/s" --gpu 0
-says "a fault is shown" sh -c '"$1/fakegpu" fault --state "$2" --call nvmlInit_v2 --return NVML_ERROR_UNKNOWN --count 3 && "$1/fakegpu" show --state "$2" | grep -q "fault nvmlInit_v2: NVML_ERROR_UNKNOWN, 3 more"' - "$build" "$dir/s"
-says "the boards are listed" sh -c '"$1/fakegpu" boards | grep -q "^h200-141gb .* 143771 MiB"' - "$build"
+says "a fault is set" fg fault --state "$dir/s" --call nvmlInit_v2 --return NVML_ERROR_UNKNOWN --count 3
+says "and shown" shows "fault nvmlInit_v2: NVML_ERROR_UNKNOWN, 3 more"
+fg boards > "$dir/boards"
+says "the boards are listed" grep -q "^h200-141gb .* 143771 MiB" "$dir/boards"
 says "a file of another kind is refused" refuses show --state "$0"
 says "an unknown option is refused" refuses show --state "$dir/s" --nonsense
 if command -v python3 > /dev/null; then
-    says "show --json is JSON" sh -c '"$1/fakegpu" show --state "$2" --json | python3 -m json.tool' - "$build" "$dir/s"
+    fg show --state "$dir/s" --json > "$dir/json"
+    says "show --json is JSON" python3 -m json.tool "$dir/json"
 fi
 
 says "a driver root is made" fg root --state "$dir/s" --root "$dir/root"
