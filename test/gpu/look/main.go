@@ -50,7 +50,9 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("driver %s, %d GPUs, first look %s\n", node.DriverVersion, len(node.GPUs), time.Since(begin).Round(time.Microsecond))
 	for _, g := range node.GPUs {
-		show(g)
+		if err := show(g); err != nil {
+			return err
+		}
 	}
 	if err := timed("look, warm", func() error { _, err := door.Look(ctx); return err }); err != nil {
 		return err
@@ -59,15 +61,19 @@ func run(ctx context.Context) error {
 }
 
 // show prints a GPU and the order in which its placements would be published.
-func show(g gpu.GPU) {
+func show(g gpu.GPU) error {
 	facts := g
 	facts.Profiles = nil
-	text, _ := json.Marshal(facts)
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return fmt.Errorf("writing the facts: %w", err)
+	}
 	fmt.Printf("%s\n", text)
 	for _, p := range g.Profiles {
 		fmt.Printf("  %-12s %8d MiB  g %d  slices %d  starts in order %v  max %d\n",
 			p.Name, p.MemoryBytes>>20, p.ComputeSlices, p.MemorySlices, devices.StartOrder(g, p), p.Max)
 	}
+	return nil
 }
 
 // specs writes and removes the CDI spec of a claim of the first GPU.
