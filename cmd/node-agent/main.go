@@ -70,7 +70,13 @@ func run() error {
 	if err := serve(ctx, f.metricsAddress, metrics, log); err != nil {
 		return err
 	}
-	return agent.Run(ctx, config)
+	for {
+		err := agent.Run(ctx, config)
+		if !errors.Is(err, agent.ErrNodeReplaced) {
+			return err
+		}
+		log.Info("Starting over", "reason", err.Error())
+	}
 }
 
 func parse() *flags {

@@ -149,10 +149,17 @@ func (a *Agent) wake() chan struct{} {
 	return a.triggers
 }
 
+// ErrNodeReplaced says that the Node was deleted and made anew. Whatever is published belongs to the old one and is
+// deleted with it, so the agent must start over.
+var ErrNodeReplaced = errors.New("the Node was made anew")
+
 // Run passes until the context ends.
 func (a *Agent) Run(ctx context.Context) error {
 	for {
 		next, err := a.pass(ctx)
+		if errors.Is(err, ErrNodeReplaced) {
+			return err
+		}
 		a.note(ctx, err)
 		if !a.wait(ctx, next) {
 			return nil

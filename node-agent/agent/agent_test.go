@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -278,4 +279,18 @@ func TestTheAPIServerIsAwayAndComesBack(t *testing.T) {
 		t.Errorf("the next pass is due in %v, %v", next, err)
 	}
 	r.expectDevices(t, "when the API server is back")
+}
+
+func TestANodeThatIsGoneGetsNoGPUNode(t *testing.T) {
+	r := newRig(t, h100(0))
+	r.decide(decided("GPU-0", "a"))
+	r.passes(t)
+	r.gpuNode, r.away = nil, apierrors.NewNotFound(corev1.Resource("nodes"), "node")
+	if _, err := r.agent.pass(t.Context()); err == nil || r.gpuNode != nil {
+		t.Errorf("pass: %v, GPUNode %v", err, r.gpuNode)
+	}
+	r.away, r.node.UID = nil, "another"
+	if err := r.agent.Run(t.Context()); !errors.Is(err, ErrNodeReplaced) {
+		t.Errorf("after the Node was made anew: %v", err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
@@ -70,12 +71,15 @@ func (a *Agent) gather(ctx context.Context) (world, error) {
 func (a *Agent) node(ctx context.Context, w *world) (*corev1.Node, error) {
 	node, err := a.Cluster.Node(ctx)
 	if err == nil {
+		if a.memory.node != nil && a.memory.node.UID != node.UID {
+			return nil, ErrNodeReplaced
+		}
 		a.memory.node = node
 		w.fresh = !a.memory.away.IsZero() && w.now.Sub(a.memory.away) < a.Intervals.Distrust
 		return node, nil
 	}
 	err = fmt.Errorf("reading the Node: %w", err)
-	if a.memory.node == nil {
+	if a.memory.node == nil || apierrors.IsNotFound(err) {
 		return nil, err
 	}
 	w.away = err

@@ -92,7 +92,7 @@ func (r *rig) UpdateStatus(_ context.Context, n *v1alpha1.GPUNode) error {
 	r.gpuNode.Status = *n.Status.DeepCopy()
 	return nil
 }
-func (r *rig) Node(context.Context) (*corev1.Node, error) { return &r.node, r.away }
+func (r *rig) Node(context.Context) (*corev1.Node, error) { return r.node.DeepCopy(), r.away }
 
 // Slices are what the API server makes of what was published, and those of others.
 func (r *rig) Slices(context.Context, bool) ([]resourceapi.ResourceSlice, error) {

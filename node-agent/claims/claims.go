@@ -90,6 +90,11 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		return nil, fmt.Errorf("locking the checkpoint: %w", err)
 	}
 	defer unlock()
+	// kubelet has given up on a call that waited too long, and asks again: carrying it out now would only be in the way
+	// of those that still have time.
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("waiting for other claims of the node: %w", err)
+	}
 	recorded, published, err := p.read()
 	if err != nil {
 		return nil, err

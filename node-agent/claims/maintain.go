@@ -58,7 +58,8 @@ func lost(claim checkpoint.Claim) checkpoint.Claim {
 }
 
 // Maintain takes back what no prepared claim accounts for: attempts cut short, CDI specs, shares, and MIG instances on
-// GPUs that are published for MIG; and it turns MIG mode off where that is owed. It does all it can and returns what it
+// GPUs that are published for MIG; it turns MIG mode off where that is owed, and writes anew what somebody has removed
+// of a prepared claim's files. It does all it can and returns what it
 // could not do. Nothing is under way meanwhile, since it holds the node's lock.
 func (p *Preparer) Maintain(ctx context.Context) error {
 	unlock, err := p.Records.Lock()
@@ -81,7 +82,32 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 	}
 	failed = append(failed,
 		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
-		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded))
+		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.restore(recorded))
+	return errors.Join(failed...)
+}
+
+// restore writes the CDI specs and shares of prepared claims that are not there, as after a tmpfs was mounted anew:
+// kubelet does not ask again, but a container that starts again needs them.
+func (p *Preparer) restore(recorded checkpoint.Claims) error {
+	specs, err := p.Specs.List()
+	if err != nil {
+		return fmt.Errorf("listing the CDI specs: %w", err)
+	}
+	shares, err := p.Shares.List()
+	if err != nil {
+		return fmt.Errorf("listing the shares: %w", err)
+	}
+	var failed []error
+	for _, claim := range recorded.Sorted() {
+		complete := slices.Contains(specs, claim.UID) && (slices.Contains(shares, claim.UID) || !slices.ContainsFunc(claim.Results, hasShare))
+		if claim.State != checkpoint.Prepared || complete {
+			continue
+		}
+		p.Log.Info("Writing the files of a prepared claim anew", "claim", claim.Namespace+"/"+claim.Name, "uid", claim.UID)
+		if _, err := p.files(claim); err != nil {
+			failed = append(failed, fmt.Errorf("restoring the files of %s: %w", describe(claim), err))
+		}
+	}
 	return errors.Join(failed...)
 }
 

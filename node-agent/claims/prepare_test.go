@@ -3,8 +3,10 @@
 package claims
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -378,5 +380,41 @@ func TestGone(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"uid-a", "uid-b"}, got); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+}
+
+func TestFilesThatSomebodyRemovedAreWrittenAnew(t *testing.T) {
+	o := newOutside([]gpu.GPU{h100(0), h100(1)}, divided(), shared())
+	o.mustPrepare(t, claim("a", device("gpu-0-mig-1g10gb-6"), device("gpu-1", amount("1Gi", "1"))), claim("b", device("gpu-1", admin)))
+	wantSpecs, wantShares := maps.Clone(o.specs), maps.Clone(o.shares)
+	clear(o.specs)
+	clear(o.shares)
+	if err := o.preparer().Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantSpecs, o.specs); diff != "" {
+		t.Errorf("specs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantShares, o.shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	o.calls = nil
+	if err := o.preparer().Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"look"}, o.calls); diff != "" {
+		t.Errorf("calls where nothing is missing (-want +got):\n%s", diff)
+	}
+}
+
+func TestACallThatKubeletHasGivenUpOnIsNotCarriedOut(t *testing.T) {
+	o := newOutside([]gpu.GPU{h100(0)}, shared())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := o.preparer().Prepare(ctx, claim("a", device("gpu-0", amount("1Gi", "1")))); !errors.Is(err, context.Canceled) {
+		t.Errorf("Prepare() = %v", err)
+	}
+	if len(o.calls) > 0 {
+		t.Errorf("calls %v", o.calls)
 	}
 }

@@ -86,6 +86,9 @@ func (p *Preparer) modesToTurnOn(
 // creates is true where a MIG instance is to be made for the result.
 func creates(r checkpoint.Result) bool { return r.Placement != nil && !r.Admin }
 
+// hasShare is true where the result grants something, and not only a look.
+func hasShare(r checkpoint.Result) bool { return !r.Admin }
+
 // steps makes instances, shares and the CDI spec, and notes in the claim what they became.
 func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []string, recorded checkpoint.Claims) error {
 	for _, uuid := range off {
@@ -100,25 +103,34 @@ func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []str
 			return err
 		}
 	}
-	grants := make([]Grant, 0, len(claim.Results))
-	for _, r := range claim.Results {
-		grant, err := p.share(claim.UID, r)
-		if err != nil {
-			return err
-		}
-		grants = append(grants, grant)
-	}
-	ids, err := p.Specs.Write(claim.UID, grants)
+	ids, err := p.files(*claim)
 	if err != nil {
-		return fmt.Errorf("writing the CDI spec: %w", err)
-	}
-	if len(ids) != len(grants) {
-		return fmt.Errorf("writing the CDI spec: %d devices for %d results", len(ids), len(grants))
+		return err
 	}
 	for i, id := range ids {
 		claim.Results[i].CDIDevices = []string{id}
 	}
 	return nil
+}
+
+// files writes the claim's shares and its CDI spec, and returns the CDI device of each result.
+func (p *Preparer) files(claim checkpoint.Claim) ([]string, error) {
+	grants := make([]Grant, 0, len(claim.Results))
+	for _, r := range claim.Results {
+		grant, err := p.share(claim.UID, r)
+		if err != nil {
+			return nil, err
+		}
+		grants = append(grants, grant)
+	}
+	ids, err := p.Specs.Write(claim.UID, grants)
+	if err != nil {
+		return nil, fmt.Errorf("writing the CDI spec: %w", err)
+	}
+	if len(ids) != len(grants) {
+		return nil, fmt.Errorf("writing the CDI spec: %d devices for %d results", len(ids), len(grants))
+	}
+	return ids, nil
 }
 
 // instance makes the MIG instance of a result, or finds the one that admin access is to look at.
@@ -161,7 +173,7 @@ func existing(r checkpoint.Result, recorded checkpoint.Claims) *checkpoint.Insta
 // share writes the limits of a result and says what its container is to see.
 func (p *Preparer) share(claimUID string, r checkpoint.Result) (Grant, error) {
 	grant := Grant{Name: strconv.Itoa(r.Index), UUID: deviceUUID(r)}
-	if r.Admin {
+	if !hasShare(r) {
 		return grant, nil
 	}
 	share := limits.Share{

@@ -42,6 +42,17 @@ func (r *Rig) Start(tb testing.TB) *Agent {
 	return r.start(tb, r.binaries.Agent, r.flags()...)
 }
 
+// StartAs starts an agent as a pod, beside others.
+func (r *Rig) StartAs(tb testing.TB, podUID string) *Agent {
+	tb.Helper()
+	a := r.launch(tb, r.binaries.Agent, append(r.flags(), "--pod-uid="+podUID)...)
+	if err := a.connect(filepath.Join(filepath.Dir(r.socket()), "dra-"+podUID+".sock")); err != nil {
+		a.Kill()
+		tb.Fatalf("the agent does not serve: %v\n%s", err, a.log)
+	}
+	return a
+}
+
 // StartToBeKilled starts an agent that is killed at the Nth call that changes a file of the node, counted from Arm on; at
 // 0 it only counts.
 func (r *Rig) StartToBeKilled(tb testing.TB, n int) *Agent {

@@ -4,12 +4,14 @@ package nodeagent_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
 
@@ -162,6 +164,39 @@ func TestReboot(t *testing.T) {
 	expect(t, "after kubelet's Prepare", rig, left{
 		Claims: map[string]checkpoint.State{"uid-claim": checkpoint.Prepared}, Shares: []string{"uid-claim"}, Specs: 1,
 		Instances: []string{"gpu-0 1g.10gb:6"}, MIGMode: []bool{true, true},
+	})
+}
+
+// TestTwoAgentsServeTheSameClaims is what an upgrade of the agent looks like to kubelet.
+func TestTwoAgentsServeTheSameClaims(t *testing.T) {
+	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1}))
+	rig.Publish(t, divided())
+	old, next := rig.StartAs(t, "old"), rig.StartAs(t, "new")
+	claims := make([]*resourceapi.ResourceClaim, 7)
+	var group errgroup.Group
+	for i := range claims {
+		claims[i] = rig.Allocate(fmt.Sprintf("claim-%d", i), device(fmt.Sprintf("gpu-0-mig-1g10gb-%d", i)))
+		agent := []*agentproc.Agent{old, next}[i%2]
+		group.Go(func() error {
+			_, err := agent.Prepare(t.Context(), claims[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(leftOn(t, rig).Instances); got != len(claims) {
+		t.Errorf("%d instances for %d claims", got, len(claims))
+	}
+	for i, claim := range claims {
+		agent := []*agentproc.Agent{next, old}[i%2]
+		group.Go(func() error { return agent.Unprepare(t.Context(), claim) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after all were released", rig, left{
+		Claims: map[string]checkpoint.State{}, Shares: []string{}, Instances: []string{}, MIGMode: []bool{false},
 	})
 }
 
