@@ -25,6 +25,7 @@ import (
 
 // The rights of the agent. What it may write of them is its own node's, which admission policies see to.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get,roleName=sluice-node-agent
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list,roleName=sluice-node-agent
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpunodes,verbs=create;get;list;watch,roleName=sluice-node-agent
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpunodes/status,verbs=get;update,roleName=sluice-node-agent
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceslices,verbs=create;delete;get;list;patch;update;watch,roleName=sluice-node-agent

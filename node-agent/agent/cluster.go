@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,6 +68,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("GPUNode"), meta.RESTScopeRoot)
 	mapper.Add(resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"), meta.RESTScopeRoot)
 	mapper.Add(resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"), meta.RESTScopeNamespace)
@@ -171,4 +174,36 @@ func (c *APICluster) Get(ctx context.Context, namespace, name string) (*resource
 		return nil, fmt.Errorf("reading claim %s/%s: %w", namespace, name, err)
 	}
 	return claim, nil
+}
+
+// User names a pod of this node that uses the claim and has not ended; "" where there is none.
+func (c *APICluster) User(ctx context.Context, namespace, claim string) (string, error) {
+	list := &corev1.PodList{}
+	err := c.Direct.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{"spec.nodeName": c.NodeName})
+	if err != nil {
+		return "", fmt.Errorf("listing the pods of namespace %s on this node: %w", namespace, err)
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if !ended && slices.Contains(claimsOf(pod), claim) {
+			return namespace + "/" + pod.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// claimsOf are the names of the claims that a pod uses, however it came by them.
+func claimsOf(pod *corev1.Pod) []string {
+	var names []string
+	for _, c := range pod.Spec.ResourceClaims {
+		names = append(names, ptr.Deref(c.ResourceClaimName, ""))
+	}
+	for _, c := range pod.Status.ResourceClaimStatuses {
+		names = append(names, ptr.Deref(c.ResourceClaimName, ""))
+	}
+	if e := pod.Status.ExtendedResourceClaimStatus; e != nil {
+		names = append(names, e.ResourceClaimName)
+	}
+	return names
 }

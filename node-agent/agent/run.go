@@ -77,6 +77,16 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	// Agents in pods of their own have sockets of their own and overlap. Without a pod there is one socket a node: the
+	// later agent would take it from the earlier one, so it waits until that has ended.
+	active := c.PodUID == ""
+	if active {
+		resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		defer resign()
+	}
 	if err := recoverClaims(ctx, preparer, c.Log); err != nil {
 		return err
 	}
@@ -96,16 +106,18 @@ func Run(ctx context.Context, c Config) error {
 	agent.Publisher = server
 	c.Ready.Store(true)
 	defer c.Ready.Store(false)
+	if !active {
+		resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		defer resign()
+	}
 	return ended(ctx, lead(ctx, c, agent, cluster))
 }
 
-// lead waits for the role of the active agent and runs the loop.
+// lead runs the loop as the node's active agent.
 func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster) error {
-	resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
-	if err != nil {
-		return err
-	}
-	defer resign()
 	c.Log.Info("This is the node's active agent")
 	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
 		return err

@@ -76,12 +76,17 @@ func (s *Store) Lock() (unlock func(), err error) {
 
 // Claims reads the record of claims; before the first one is written it is empty.
 func (s *Store) Claims() (Claims, error) {
-	c := Claims{Version: Version}
-	if err := read(filepath.Join(s.dir, ClaimsFile), &c); err != nil {
+	path := filepath.Join(s.dir, ClaimsFile)
+	c := Claims{}
+	written, err := read(path, &c)
+	if err != nil {
 		return Claims{}, err
 	}
-	if c.Claims == nil {
-		c.Claims = map[string]Claim{}
+	if !written {
+		return Claims{Version: Version, Claims: map[string]Claim{}}, nil
+	}
+	if err := c.check(); err != nil {
+		return Claims{}, fmt.Errorf("%s: %w: %w", path, ErrUnreadable, err)
 	}
 	return c, nil
 }
@@ -89,13 +94,16 @@ func (s *Store) Claims() (Claims, error) {
 // SaveClaims replaces the record of claims. Once it returns, the record survives a crash of the node.
 func (s *Store) SaveClaims(c Claims) error {
 	c.Version = Version
+	if c.Claims == nil {
+		c.Claims = map[string]Claim{} // written, so that a record without the list is known to be damaged
+	}
 	return replace(filepath.Join(s.dir, ClaimsFile), c)
 }
 
 // Published reads the record of published GPUs; before the first one is written it is empty.
 func (s *Store) Published() (Published, error) {
 	p := Published{Version: Version}
-	if err := read(filepath.Join(s.dir, PublishedFile), &p); err != nil {
+	if _, err := read(filepath.Join(s.dir, PublishedFile), &p); err != nil {
 		return Published{}, err
 	}
 	return p, nil

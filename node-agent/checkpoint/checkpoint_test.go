@@ -210,3 +210,25 @@ func TestLockKeepsWritersApart(t *testing.T) {
 		t.Errorf("%d writes survived, want %d", got, writers*rounds)
 	}
 }
+
+func TestDamagedRecordsOfClaimsAreErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		data string
+	}{
+		{name: "a record without the list of claims is an error", data: `{"version": 1}`},
+		{name: "a claim in a state that nobody knows is an error", data: `{"version": 1, "claims": {"a": {"uid": "a", "state": "Bogus"}}}`},
+		{name: "a claim under another's UID is an error", data: `{"version": 1, "claims": {"a": {"uid": "b", "state": "Prepared"}}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), checkpoint.ClaimsFile)
+			if err := os.WriteFile(path, []byte(tc.data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := checkpoint.Open(filepath.Dir(path))
+			if !errors.Is(err, checkpoint.ErrUnreadable) || !strings.Contains(err.Error(), path) {
+				t.Fatalf("Open() = %v, want ErrUnreadable and the file's name", err)
+			}
+		})
+	}
+}

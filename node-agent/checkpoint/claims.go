@@ -4,6 +4,8 @@ package checkpoint
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
@@ -91,6 +93,25 @@ func (p Placement) GPU() gpu.Placement { return gpu.Placement{Profile: p.Profile
 // Overlaps is true where two instances of one GPU would share a memory slice.
 func (p Placement) Overlaps(o Placement) bool {
 	return p.Start < o.Start+o.Size && o.Start < p.Start+p.Size
+}
+
+// check finds what a record that was written whole never has: a missing list would read as an empty one, and a state that
+// nobody knows would be nobody's to undo.
+func (c Claims) check() error {
+	if c.Claims == nil {
+		return errors.New("it has no list of claims")
+	}
+	for uid, claim := range c.Claims {
+		if claim.UID != uid {
+			return fmt.Errorf("under claim %s it has claim %q", uid, claim.UID)
+		}
+		switch claim.State {
+		case Preparing, Prepared, Lost:
+		default:
+			return fmt.Errorf("claim %s has state %q", uid, claim.State)
+		}
+	}
+	return nil
 }
 
 // Sorted are the claims ordered by UID.

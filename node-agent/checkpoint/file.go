@@ -20,28 +20,28 @@ var ErrUnreadable = errors.New("the checkpoint cannot be read")
 
 const fileMode = 0o600
 
-// read decodes a record into v, which holds what is true where the file has never been written.
-func read(path string, v any) error {
+// read decodes a record into v, which holds what is true where the file has never been written, and says whether it has.
+func read(path string, v any) (written bool, err error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the checkpoint: %w", err)
+		return false, fmt.Errorf("reading the checkpoint: %w", err)
 	}
 	var head struct {
 		Version int `json:"version"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrUnreadable, err)
+		return true, fmt.Errorf("%s: %w: %w", path, ErrUnreadable, err)
 	}
 	if head.Version != Version {
-		return fmt.Errorf("%s: %w: it has version %d, this agent knows version %d", path, ErrUnreadable, head.Version, Version)
+		return true, fmt.Errorf("%s: %w: it has version %d, this agent knows version %d", path, ErrUnreadable, head.Version, Version)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %w: %w", path, ErrUnreadable, err)
+		return true, fmt.Errorf("%s: %w: %w", path, ErrUnreadable, err)
 	}
-	return nil
+	return true, nil
 }
 
 // replace writes a new file beside the old one and renames it over it. The file is synced before the rename, so that

@@ -51,10 +51,12 @@ type Shares interface {
 	List() ([]string, error)
 }
 
-// API reads claims.
+// API reads claims and the pods of this node.
 type API interface {
 	// Get returns nil without an error where there is no such claim.
 	Get(ctx context.Context, namespace, name string) (*resourceapi.ResourceClaim, error)
+	// User names a pod of this node that uses the claim and has not ended; "" where there is none.
+	User(ctx context.Context, namespace, claim string) (string, error)
 }
 
 // Records is the checkpoint.

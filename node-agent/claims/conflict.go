@@ -51,7 +51,28 @@ func judge(
 			}
 		}
 	}
+	if err := withinGPU(results, published); err != nil {
+		return verdict{refusal: err}
+	}
 	return verdict{crowded: crowds(results, others, published)}
+}
+
+// withinGPU refuses a claim that alone was given more of a GPU than there is. The scheduler bounds each request by the GPU,
+// but lets two requests of a claim share one, and an overcommitted GPU has room for both.
+func withinGPU(results []checkpoint.Result, published *checkpoint.Published) error {
+	for _, uuid := range (checkpoint.Claim{Results: results}).GPUs() {
+		offered := published.ByUUID(uuid)
+		if offered == nil {
+			continue
+		}
+		sum := sharesOf(results, uuid)
+		if sum.memory > offered.Facts.MemoryBytes || sum.compute > wholeGPU {
+			return refuse("its requests were given %d MiB and %d %% of %s together, which has %d MiB and 100 %%: ask for less, or "+
+				"keep the requests on different GPUs with the constraint distinctAttribute: %s/%s", sum.memory>>20, sum.compute,
+				devices.Name(offered.Minor), offered.Facts.MemoryBytes>>20, v1alpha1.DriverName, v1alpha1.AttributeUUID)
+		}
+	}
+	return nil
 }
 
 // excludes is true where two results of different claims, or of one, cannot both be had.

@@ -31,6 +31,7 @@ type outside struct {
 	specs     map[string][]Grant
 	shares    map[string][]limits.Share
 	api       map[string]*resourceapi.ResourceClaim
+	users     map[string]string
 	recorded  checkpoint.Claims
 	published checkpoint.Published
 
@@ -92,6 +93,10 @@ func (o *outside) Published() (checkpoint.Published, error) { return o.published
 
 func (o *outside) Get(_ context.Context, namespace, name string) (*resourceapi.ResourceClaim, error) {
 	return o.api[namespace+"/"+name], nil
+}
+
+func (o *outside) User(_ context.Context, namespace, claim string) (string, error) {
+	return o.users[namespace+"/"+claim], nil
 }
 
 func (o *outside) Look(context.Context) (gpu.Node, error) {

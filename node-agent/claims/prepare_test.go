@@ -39,6 +39,8 @@ func TestPrepareRefuses(t *testing.T) {
 		{name: "a whole GPU that is divided now is refused", claim: claim("a", device("gpu-2")), want: "no MIG placement"},
 		{name: "a placement that the board lacks is refused", claim: claim("a", device("gpu-2-mig-1g10gb-7")), want: "no MIG placement"},
 		{name: "a MIG instance of a GPU that is whole now is refused", claim: claim("a", device("gpu-1-mig-1g10gb-6")), want: "published whole now"},
+		{name: "requests of one claim that are together more than the GPU has are refused", claim: claim("a", device("gpu-0", amount("59Gi", "1")), device("gpu-0", amount("59Gi", "1"))), want: "together"},
+		{name: "requests of one claim that are together more than all compute are refused", claim: claim("a", device("gpu-0", amount("1Gi", "60")), device("gpu-0", amount("1Gi", "60"))), want: "together"},
 		{name: "a whole GPU that is shared now is refused", claim: claim("a", device("gpu-0")), want: "allocated as a whole, but is published in shares"},
 		{name: "a share of a GPU that is given whole now is refused", claim: claim("a", device("gpu-1", amount("1Gi", "1"))), want: "allocated in shares, but is published as a whole"},
 		{
@@ -77,7 +79,7 @@ func TestPrepareRefuses(t *testing.T) {
 		},
 		{
 			name: "a holder's claim of another UID is gone", want: "gone from the API",
-			before: []*resourceapi.ResourceClaim{claim("b", device("gpu-0", amount("1Gi", "150")))},
+			before: []*resourceapi.ResourceClaim{claim("b", device("gpu-0", amount("1Gi", "100"))), claim("d", device("gpu-0", amount("1Gi", "50")))},
 			change: func(o *outside) { o.api["ns/b"] = claim("c") }, claim: claim("a", device("gpu-0", amount("1Gi", "51"))),
 		},
 		{
@@ -379,6 +381,20 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"uid-a", "uid-b"}, got); diff != "" {
+		t.Errorf("gone (-want +got):\n%s", diff)
+	}
+}
+
+func TestAClaimDeletedUnderItsPodIsNotGone(t *testing.T) {
+	o := newOutside([]gpu.GPU{h100(0)}, shared())
+	o.mustPrepare(t, claim("a", device("gpu-0", amount("1Gi", "1"))), claim("b", device("gpu-0", amount("1Gi", "1"))))
+	clear(o.api)
+	o.users = map[string]string{"ns/a": "ns/pod"}
+	got, err := o.preparer().Gone(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"uid-b"}, got); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // Gone are the recorded claims, by UID, that the API does not know any more, or knows as another object of the same
-// name. kubelet normally unprepares a claim before it goes; one lost with kubelet's own records never would be.
+// name, and that no pod uses. kubelet normally unprepares a claim before it goes; one lost with kubelet's own records never
+// would be. A claim whose pod is still there has only been deleted: its tenant could do that to have its GPU given to
+// somebody else as well.
 func (p *Preparer) Gone(ctx context.Context) ([]string, error) {
 	recorded, err := p.Records.Claims()
 	if err != nil {
@@ -23,7 +25,16 @@ func (p *Preparer) Gone(ctx context.Context) ([]string, error) {
 			failed = append(failed, fmt.Errorf("reading %s: %w", describe(claim), err))
 			continue
 		}
-		if found == nil || string(found.UID) != claim.UID {
+		if found != nil && string(found.UID) == claim.UID {
+			continue
+		}
+		user, err := p.API.User(ctx, claim.Namespace, claim.Name)
+		switch {
+		case err != nil:
+			failed = append(failed, fmt.Errorf("finding out who uses %s: %w", describe(claim), err))
+		case user != "":
+			p.Log.Info("A claim was deleted under a pod that still uses it; its devices stay the pod's", "claim", describe(claim), "pod", user)
+		default:
 			gone = append(gone, claim.UID)
 		}
 	}
