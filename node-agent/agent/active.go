@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 )
@@ -22,13 +23,13 @@ const activeRetry = time.Second
 
 // BecomeActive waits until no other agent of the node is active. The role ends when the returned function is called, or
 // with the process.
-func BecomeActive(ctx context.Context, stateDir string, c clock.Clock) (resign func(), err error) {
+func BecomeActive(ctx context.Context, stateDir string, c clock.Clock, log logr.Logger) (resign func(), err error) {
 	path := filepath.Join(stateDir, activeFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of the active agent: %w", err)
 	}
-	for {
+	for told := false; ; told = true {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, nil
@@ -36,6 +37,9 @@ func BecomeActive(ctx context.Context, stateDir string, c clock.Clock) (resign f
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			_ = file.Close()
 			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if !told {
+			log.Info("Waiting for the node's active agent to end", "lock", path)
 		}
 		select {
 		case <-ctx.Done():

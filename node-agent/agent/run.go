@@ -81,7 +81,7 @@ func Run(ctx context.Context, c Config) error {
 	// later agent would take it from the earlier one, so it waits until that has ended.
 	active := c.PodUID == ""
 	if active {
-		resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
+		resign, err := BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
 		if err != nil {
 			return ended(ctx, err)
 		}
@@ -107,7 +107,7 @@ func Run(ctx context.Context, c Config) error {
 	c.Ready.Store(true)
 	defer c.Ready.Store(false)
 	if !active {
-		resign, err := BecomeActive(ctx, c.StateDir, c.Clock)
+		resign, err := BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
 		if err != nil {
 			return ended(ctx, err)
 		}

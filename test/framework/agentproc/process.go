@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ const startTime = 30 * time.Second
 // Agent is a running agent.
 type Agent struct {
 	cmd    *exec.Cmd
-	log    *bytes.Buffer
+	log    *logBuffer
 	report string
 	client dra.DRAPluginClient
 	conn   *grpc.ClientConn
@@ -40,6 +41,38 @@ type Agent struct {
 func (r *Rig) Start(tb testing.TB) *Agent {
 	tb.Helper()
 	return r.start(tb, r.binaries.Agent, r.flags()...)
+}
+
+// StartToWait starts an agent that has to wait for another, and waits until it says so.
+func (r *Rig) StartToWait(tb testing.TB) *Agent {
+	tb.Helper()
+	a := r.launch(tb, r.binaries.Agent, r.flags()...)
+	deadline := time.NewTimer(startTime)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(a.log.String(), "Waiting for the node's active agent to end") {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			tb.Fatalf("the agent does not wait:\n%s", a.log)
+		}
+	}
+	return a
+}
+
+// Serves says whether an agent without a pod serves.
+func (r *Rig) Serves() bool {
+	_, err := os.Stat(r.socket())
+	return err == nil
+}
+
+// Served waits until the agent, which had to wait, serves.
+func (r *Rig) Served(tb testing.TB, a *Agent) {
+	tb.Helper()
+	if err := a.connect(r.socket()); err != nil {
+		tb.Fatalf("the agent does not serve: %v\n%s", err, a.log)
+	}
 }
 
 // StartAs starts an agent as a pod, beside others.
@@ -110,7 +143,7 @@ func (r *Rig) start(tb testing.TB, program string, args ...string) *Agent {
 
 func (r *Rig) launch(tb testing.TB, program string, args ...string) *Agent {
 	tb.Helper()
-	a := &Agent{log: &bytes.Buffer{}, ended: make(chan struct{})}
+	a := &Agent{log: &logBuffer{}, ended: make(chan struct{})}
 	a.cmd = exec.Command(program, args...) //nolint:noctx // the test ends it
 	a.cmd.Env = append(os.Environ(), r.Node.Environment()...)
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log

@@ -200,6 +200,23 @@ func TestTwoAgentsServeTheSameClaims(t *testing.T) {
 	})
 }
 
+// TestAnAgentWithoutAPodWaitsForTheOther keeps two agents from having one socket: the later would take it along when it
+// ends, and the earlier would never be reached again.
+func TestAnAgentWithoutAPodWaitsForTheOther(t *testing.T) {
+	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1}))
+	rig.Publish(t, divided())
+	old := rig.StartAs(t, "old")
+	next := rig.StartToWait(t)
+	if rig.Serves() {
+		t.Fatal("the agent serves before the other has ended")
+	}
+	old.Kill()
+	rig.Served(t, next)
+	if _, err := next.Prepare(t.Context(), rig.Allocate("claim", device("gpu-0-mig-1g10gb-6"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAdminAccessGetsNoShare looks at a GPU that another claim has.
 func TestAdminAccessGetsNoShare(t *testing.T) {
 	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1}))
