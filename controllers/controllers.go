@@ -69,8 +69,8 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 }
 
 // SetupWebhooks registers every webhook. The webhook server must have a certificate by then: it starts with the first.
-func SetupWebhooks(ctx context.Context, mgr ctrl.Manager, _ Options) error {
-	if err := admission.Setup(ctx, mgr); err != nil {
+func SetupWebhooks(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if err := admission.Setup(ctx, mgr, o.ExtendedResources); err != nil {
 		return fmt.Errorf("setting up admission: %w", err)
 	}
 	return nil

@@ -27,6 +27,8 @@ type Cluster struct {
 	Cache client.Reader
 	// Live asks the API server.
 	Live client.Reader
+	// ExtendedResources says whether the classes of MIG profiles carry their nvidia.com/... names.
+	ExtendedResources bool
 }
 
 var _ Facts = Cluster{}
@@ -51,5 +53,9 @@ func (c Cluster) gather(ctx context.Context, pools client.Reader) ([]request.Poo
 	if err != nil {
 		return nil, err
 	}
-	return request.Gather(objects, nodes), nil
+	gathered := request.Gather(objects, nodes)
+	for i := range gathered {
+		gathered[i].NamedProfiles = c.ExtendedResources
+	}
+	return gathered, nil
 }

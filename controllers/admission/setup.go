@@ -21,15 +21,17 @@ const Path = "/mutate-pods"
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpupools;gpunodes,verbs=get;list;watch
 
 // Setup serves the webhook from the manager's server. Every replica serves it, leader or not, so what it reads is cached
-// from the start.
-func Setup(ctx context.Context, mgr manager.Manager) error {
+// from the start. extendedResources says whether MIG profiles can be asked for by their nvidia.com/... names.
+func Setup(ctx context.Context, mgr manager.Manager, extendedResources bool) error {
 	for _, object := range []client.Object{&v1alpha1.GPUPool{}, &v1alpha1.GPUNode{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("caching %T for admission: %w", object, err)
 		}
 	}
+	facts := FactsOf(mgr)
+	facts.ExtendedResources = extendedResources
 	mgr.GetWebhookServer().Register(Path, &webhook.Admission{Handler: &Handler{
-		Facts:   FactsOf(mgr),
+		Facts:   facts,
 		Decoder: admission.NewDecoder(mgr.GetScheme()),
 	}})
 	return nil

@@ -115,6 +115,24 @@ func formatAsked(memoryMi int64) string {
 	return resource.NewQuantity(memoryMi*mebi, resource.BinarySI).String()
 }
 
+// say tells whether a limit says what the amounts do.
+func (a Amounts) say(name corev1.ResourceName, quantity resource.Quantity) bool {
+	value, exact := wholeNumber(quantity)
+	if !exact {
+		return false
+	}
+	switch name {
+	case v1alpha1.ResourceGPU:
+		return value == a.GPUs
+	case v1alpha1.ResourceMemory:
+		return value > 0 && value <= MaxMemoryMi*mebi && divideUp(value, mebi) == a.MemoryMi
+	case v1alpha1.ResourceCompute:
+		return value == a.Compute
+	default:
+		return false
+	}
+}
+
 // String writes amounts as a tenant writes them.
 func (a Amounts) String() string {
 	parts := []string{fmt.Sprintf("%s: %d", v1alpha1.ResourceGPU, a.GPUs)}

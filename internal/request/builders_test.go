@@ -50,6 +50,15 @@ func main(name string, pairs ...string) podOption {
 	return func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, asking(name, pairs...)) }
 }
 
+// bound is a main container that refers to a request of the claim, and whose limits came later.
+func bound(name, request string, pairs ...string) podOption {
+	return func(p *corev1.Pod) {
+		container := asking(name, pairs...)
+		container.Resources.Claims = []corev1.ResourceClaim{{Name: ClaimName, Request: request}}
+		p.Spec.Containers = append(p.Spec.Containers, container)
+	}
+}
+
 func initial(name string, pairs ...string) podOption {
 	return func(p *corev1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, asking(name, pairs...)) }
 }
@@ -78,6 +87,16 @@ const (
 	a100 = "NVIDIA A100-SXM4-80GB"
 	a30  = "NVIDIA A30"
 )
+
+func changing(pool Pool, gpus int) Pool {
+	pool.Changing = gpus
+	return pool
+}
+
+func withoutNames(pool Pool) Pool {
+	pool.NamedProfiles = false
+	return pool
+}
 
 // mi is Mi in bytes.
 func mi(n int64) int64 { return n * mebi }
@@ -114,7 +133,7 @@ func migPool(products ...string) Pool {
 			{Name: "4g.24gb", Memory: mi(24002), Compute: 100},
 		},
 	}
-	pool := Pool{Name: "mig", Form: MIG}
+	pool := Pool{Name: "mig", Form: MIG, NamedProfiles: true}
 	for _, product := range products {
 		pool.GPUs = append(pool.GPUs, GPU{Node: "n-" + product, Product: product})
 		for _, profile := range boards[product] {

@@ -41,6 +41,8 @@ type Canonical struct {
 	Pool string `json:"pool"`
 	// Form is how the pool gives them out.
 	Form Form `json:"form"`
+	// Distinct is true where no two requests may get the same GPU; only in shared pools.
+	Distinct bool `json:"distinct,omitempty"`
 	// Requests are the claim's requests, ordered by name.
 	Requests []Request `json:"requests"`
 }
@@ -127,6 +129,8 @@ func (c *Canonical) validate() error {
 		return fmt.Errorf("%q is no form", c.Form)
 	case len(c.Requests) == 0 || len(c.Requests) > maxRequests:
 		return fmt.Errorf("%d requests, not 1 to %d", len(c.Requests), maxRequests)
+	case c.Distinct && (c.Form != Shared || len(c.Requests) == 1):
+		return errors.New("distinct is for several requests of a shared pool")
 	}
 	for i := range c.Requests {
 		if i > 0 && c.Requests[i-1].Name >= c.Requests[i].Name {

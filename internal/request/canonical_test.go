@@ -37,6 +37,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no device", request(`{"name":"a","count":0}`), `the canonical request is invalid: request "a": count is 0, not 1 to 16`},
 		{"negative memory", request(`{"name":"a","count":1,"memoryMi":-1}`), `the canonical request is invalid: request "a": memoryMi is -1, not 0 to 67108864`},
 		{"too much compute", request(`{"name":"a","count":1,"compute":101}`), `the canonical request is invalid: request "a": compute is 101, not 0 to 100`},
+		{"distinct of one request", `{"version":1,"pool":"p","form":"Shared","distinct":true,"requests":[{"name":"a","count":1}]}`, "the canonical request is invalid: distinct is for several requests of a shared pool"},
+		{"distinct of exclusive GPUs", `{"version":1,"pool":"p","form":"Exclusive","distinct":true,"requests":[{"name":"a","count":1},{"name":"b","count":1}]}`, "the canonical request is invalid: distinct is for several requests of a shared pool"},
+		{"distinct that is written out although it is false", strings.Replace(encodedShared, `"requests"`, `"distinct":false,"requests"`, 1), "the canonical request is not in canonical form"},
 		{"profiles of a shared pool", request(`{"name":"a","count":1,"profiles":["1g.10gb"]}`), `the canonical request is invalid: request "a": profiles are for MIG pools`},
 		{"a profile with a suffix", mig(`{"name":"a","count":1,"memoryMi":1,"profiles":["1g.10gb+me"]}`), `the canonical request is invalid: request "a": profile "1g.10gb+me" is unknown or given twice`},
 		{"a profile twice", mig(`{"name":"a","count":1,"memoryMi":1,"profiles":["1g.10gb","1g.10gb"]}`), `the canonical request is invalid: request "a": profile "1g.10gb" is unknown or given twice`},
@@ -107,6 +110,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encodedShared)
 	f.Add(`{"version":1,"pool":"mig","form":"MIG","requests":[{"name":"a","count":2,"memoryMi":9216,"profiles":["1g.10gb","7g.80gb"]}]}`)
 	f.Add(`{"version":1,"pool":"x","form":"Exclusive","requests":[{"name":"a","count":16},{"name":"b","count":16}]}`)
+	f.Add(`{"version":1,"pool":"x","form":"Shared","distinct":true,"requests":[{"name":"a","count":1},{"name":"b","count":1}]}`)
 	f.Add(`{"version":1e0}`)
 	f.Add("\xff\xfe{}")
 	f.Fuzz(func(t *testing.T, encoded string) {

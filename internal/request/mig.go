@@ -22,12 +22,11 @@ var plainProfile = regexp.MustCompile(`^[1-9][0-9]?g\.([1-9][0-9]{0,3})gb$`)
 // serveMIG turns amounts into alternatives, the smallest instance first.
 func (p *Pool) serveMIG(request Request) (Request, []string, error) {
 	if request.MemoryMi == 0 && request.Compute == 0 {
-		return Request{}, nil, fmt.Errorf("pool %s gives MIG instances, so %s alone does not say how large: add %s, such as 10Gi, "+
-			"or write %s in place of it", p.Name, v1alpha1.ResourceGPU, v1alpha1.ResourceMemory, p.exampleResource())
+		return Request{}, nil, fmt.Errorf("pool %s gives MIG instances, so %s alone does not say how large: add %s, such as 10Gi%s",
+			p.Name, v1alpha1.ResourceGPU, v1alpha1.ResourceMemory, p.orByName())
 	}
 	if len(p.Profiles) == 0 {
-		return Request{}, nil, fmt.Errorf("pool %s has no GPU yet, so it cannot be said which MIG instance holds that: try again "+
-			"when kubectl get gpupool %s shows GPUs, or name another pool in the label %s", p.Name, p.Name, v1alpha1.PoolLabel)
+		return Request{}, nil, p.noProfileYet()
 	}
 	request.Profiles = p.alternatives(request)
 	if len(request.Profiles) == 0 {
@@ -42,6 +41,17 @@ func (p *Pool) serveMIG(request Request) (Request, []string, error) {
 			v1alpha1.ResourceGPU, request.Count, request.Count))
 	}
 	return request, warnings, nil
+}
+
+// noProfileYet refuses amounts while it is not known which profiles the pool will have.
+func (p *Pool) noProfileYet() error {
+	which, when := fmt.Sprintf("pool %s has no GPU yet", p.Name), "kubectl get gpupool "+p.Name+" shows GPUs"
+	if changing := p.Changing + len(p.GPUs); changing > 0 {
+		which = fmt.Sprintf("no GPU of pool %s is divided by MIG yet (%d are being changed, see kubectl get gpupool %s)", p.Name, changing, p.Name)
+		when = "they are"
+	}
+	return fmt.Errorf("%s, so it cannot be said which MIG instance holds that: try again when %s, "+
+		"or name another pool in the label %s", which, when, v1alpha1.PoolLabel)
 }
 
 // alternatives are the profiles that hold the amounts: of each board one for every memory size, the one with the least
@@ -130,7 +140,8 @@ func (p *Pool) tooLarge(request Request) error {
 	asked := Amounts{GPUs: request.Count, MemoryMi: request.MemoryMi, Compute: request.Compute}
 	switch {
 	case largest == nil:
-		return fmt.Errorf("pool %s has no MIG profile that an amount may become: write %s", p.Name, p.exampleResource())
+		return fmt.Errorf("pool %s has no MIG profile that an amount may become: name another pool in the label %s%s",
+			p.Name, v1alpha1.PoolLabel, p.orByName())
 	case fitting == nil:
 		return fmt.Errorf("no MIG instance of pool %s has %s: %d; the largest, %s, has %d", p.Name,
 			v1alpha1.ResourceCompute, request.Compute, largest.Name, largest.Compute)
@@ -141,13 +152,16 @@ func (p *Pool) tooLarge(request Request) error {
 	}
 }
 
-// exampleResource names the extended resource of the pool's smallest profile.
-func (p *Pool) exampleResource() string {
-	smallest := p.smallest(Profile.plain)
-	if smallest == nil {
-		return "nvidia.com/mig-<profile>: 1"
+// orByName adds that a profile can be asked for by name, with the pool's smallest as the example; "" where it cannot.
+func (p *Pool) orByName() string {
+	if !p.NamedProfiles {
+		return ""
 	}
-	return "nvidia.com/mig-" + smallest.Name + ": 1"
+	example := "<profile>"
+	if smallest := p.smallest(func(Profile) bool { return true }); smallest != nil {
+		example = smallest.Name
+	}
+	return ", or write nvidia.com/mig-" + example + ": 1 in place of it"
 }
 
 // smallest is the smallest profile of those that are wanted; nil where there is none.

@@ -56,38 +56,30 @@ func (a Ask) describe() string {
 // back from the canonical request that the pod carries, so that a second pass over a pod comes to the same result, and a
 // container added in between is merged as if it had been there from the start.
 func Parse(pod *corev1.Pod) (Asks, error) {
-	rewritten, claimed := rewriteOf(pod)
+	rewritten, claimed, err := rewriteOf(pod)
+	if err != nil {
+		return Asks{}, err
+	}
 	asks := Asks{Pool: pod.Labels[v1alpha1.PoolLabel]}
 	if asks.Pool == "" && rewritten != nil {
 		asks.Pool = rewritten.Pool
 	}
 	var failures []error
-	wrote := false
 	for _, container := range inOrder(pod) {
 		ask := Ask{Container: container.spec.Name, Init: container.init}
-		switch {
-		case hasAmounts(&container.spec.Resources):
-			wrote = true
-			warnings, err := ask.read(&container.spec.Resources)
-			if err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", ask.describe(), err))
-				continue
-			}
-			for _, warning := range warnings {
-				asks.Warnings = append(asks.Warnings, ask.describe()+": "+warning)
-			}
-		case rewritten != nil:
-			request, found := rewritten.requestOf(container.spec)
-			if !found {
-				continue
-			}
-			ask.Amounts = request.amounts()
-		default:
+		found, warnings, err := ask.fill(&container.spec.Resources, rewritten)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", ask.describe(), err))
 			continue
 		}
-		asks.Containers = append(asks.Containers, ask)
+		for _, warning := range warnings {
+			asks.Warnings = append(asks.Warnings, ask.describe()+": "+warning)
+		}
+		if found {
+			asks.Containers = append(asks.Containers, ask)
+		}
 	}
-	if wrote && claimed && rewritten == nil {
+	if claimed && rewritten == nil && len(asks.Containers)+len(failures) > 0 {
 		failures = append(failures, fmt.Errorf("the pod has a claim named %q of its own, the name under which its %s* limits "+
 			"become a claim: give spec.resourceClaims another name", ClaimName, resourcePrefix))
 	}
@@ -96,6 +88,25 @@ func Parse(pod *corev1.Pod) (Asks, error) {
 	}
 	asks.Kept = len(asks.Containers) == 0 && rewritten != nil
 	return asks, asks.checkNames()
+}
+
+// fill reads what a container asks for, if it does. Of a container that is bound to a request that request counts: limits
+// in it came later, and are not the tenant's word.
+func (a *Ask) fill(resources *corev1.ResourceRequirements, rewritten *Canonical) (found bool, warnings []string, err error) {
+	bound, isBound := rewritten.requestOf(resources)
+	switch {
+	case isBound:
+		a.Amounts = bound.amounts()
+		if warning := leftOut(resources, a.Amounts); warning != "" {
+			warnings = []string{warning}
+		}
+		return true, warnings, nil
+	case hasAmounts(resources):
+		warnings, err = a.read(resources)
+		return true, warnings, err
+	default:
+		return false, nil, rewritten.missing(resources)
+	}
 }
 
 // checkNames refuses names that could not name a request; the API server would refuse the pod for them too, but later.
@@ -132,39 +143,6 @@ func (a *Ask) read(resources *corev1.ResourceRequirements) ([]string, error) {
 	}
 	a.Amounts = amounts
 	return warnings, nil
-}
-
-// rewriteOf finds the canonical request by which admission rewrote the pod before: the one in the annotation, if the pod's
-// claim refers to exactly the template that is made from it. claimed says whether the claim's name is in use at all.
-func rewriteOf(pod *corev1.Pod) (rewritten *Canonical, claimed bool) {
-	i := slices.IndexFunc(pod.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool { return c.Name == ClaimName })
-	if i < 0 {
-		return nil, false
-	}
-	encoded := pod.Annotations[v1alpha1.RequestAnnotation]
-	template := pod.Spec.ResourceClaims[i].ResourceClaimTemplateName
-	if template == nil || *template != TemplateName(Hash(encoded)) {
-		return nil, true
-	}
-	canonical, err := Decode(encoded)
-	if err != nil {
-		return nil, true
-	}
-	return &canonical, true
-}
-
-// requestOf finds the request that a rewritten container refers to.
-func (c *Canonical) requestOf(container *corev1.Container) (Request, bool) {
-	for _, claim := range container.Resources.Claims {
-		if claim.Name != ClaimName {
-			continue
-		}
-		i := slices.IndexFunc(c.Requests, func(r Request) bool { return r.Name == claim.Request })
-		if i >= 0 {
-			return c.Requests[i], true
-		}
-	}
-	return Request{}, false
 }
 
 // listed is a container and whether it is an init container that ends.

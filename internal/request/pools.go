@@ -38,6 +38,10 @@ type Pool struct {
 	DefaultCompute int64
 	// GPUs are those the pool holds and gives to new tenants.
 	GPUs []GPU
+	// Changing is how many GPUs the pool holds in another form than it wants: they give nothing yet.
+	Changing int
+	// NamedProfiles is true where a MIG profile can be asked for by name, as nvidia.com/mig-<profile>.
+	NamedProfiles bool
 	// Profiles are the MIG profiles of these GPUs' boards; only in MIG pools.
 	Profiles []Profile
 }
@@ -77,7 +81,7 @@ func Gather(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode) []Pool {
 		node := &nodes[i]
 		for _, decision := range node.Decisions() {
 			at, known := index[decision.Pool]
-			if !known || decision.Taint != "" {
+			if !known || (decision.Taint != "" && decision.Taint != v1alpha1.TaintPoolChanged) {
 				continue
 			}
 			gathered[at].add(node, decision)
@@ -89,11 +93,12 @@ func Gather(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode) []Pool {
 
 // add counts one decided GPU in, if its agent has reported it.
 func (p *Pool) add(node *v1alpha1.GPUNode, decision v1alpha1.GPUDecision) {
-	if (decision.Partitioning == v1alpha1.PartitioningMIG) != (p.Form == MIG) {
-		return
-	}
 	i := slices.IndexFunc(node.Status.GPUs, func(g v1alpha1.GPUStatus) bool { return g.UUID == decision.UUID })
 	if i < 0 {
+		return
+	}
+	if decision.Taint != "" || (decision.Partitioning == v1alpha1.PartitioningMIG) != (p.Form == MIG) {
+		p.Changing++
 		return
 	}
 	status := &node.Status.GPUs[i]

@@ -40,6 +40,8 @@ func TestGather(t *testing.T) {
 			decide("u3", "mig", v1alpha1.PartitioningMIG, ""),
 			decide("u4", "mig", v1alpha1.PartitioningNone, ""),
 			decide("u5", "shared", v1alpha1.PartitioningNone, ""),
+			decide("u7", "mig", v1alpha1.PartitioningMIG, v1alpha1.TaintPoolChanged),
+			decide("u8", "mig", v1alpha1.PartitioningMIG, v1alpha1.TaintPoolDeleted),
 			decide("u6", "gone", v1alpha1.PartitioningNone, ""),
 		}},
 		Status: v1alpha1.GPUNodeStatus{Profiles: []v1alpha1.MIGProfile{
@@ -47,7 +49,7 @@ func TestGather(t *testing.T) {
 			{Product: "B", Name: "1g.12gb", Memory: ptr.To(resource.MustParse("11Gi")), Compute: 14},
 		}},
 	}
-	for _, uuid := range []string{"u0", "u1", "u2", "u3", "u4", "u6"} {
+	for _, uuid := range []string{"u0", "u1", "u2", "u3", "u4", "u6", "u7", "u8"} {
 		node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: "A", Memory: ptr.To(resource.MustParse("85899345921"))})
 	}
 	undecided := v1alpha1.GPUNode{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
@@ -55,7 +57,7 @@ func TestGather(t *testing.T) {
 	gpu := GPU{Node: "n1", Product: "A", Memory: 80 * gibi}
 	want := []Pool{
 		{
-			Name: "mig", Form: MIG, GPUs: []GPU{gpu, gpu},
+			Name: "mig", Form: MIG, GPUs: []GPU{gpu, gpu}, Changing: 2,
 			Profiles: []Profile{{Product: "A", Name: "1g.10gb", Memory: mi(9728), Compute: 14}},
 		},
 		{Name: "shared", Default: true, Form: Shared, DefaultMemory: 8 * gibi, DefaultCompute: 10, GPUs: []GPU{gpu}},

@@ -11,6 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// ourTemplate is the template of encodedShared.
+const ourTemplate = "sluice-d33df5e8eb55234c25ef"
+
 func TestRefused(t *testing.T) {
 	shared, mig, exclusive := sharedPool("shared", 4), migPool(a100), exclusivePool("whole", 2)
 	requestsOnly := makePod(main("a"))
@@ -78,12 +81,31 @@ func TestRefused(t *testing.T) {
 		{
 			name: "an amount in an exclusive pool", pod: makePod(main("a", "gpu", "2", "gpu-memory", "1Gi")), pools: []Pool{exclusive},
 			want: `container "a": pool whole gives whole GPUs: leave out sluice.dev/gpu-memory and sluice.dev/gpu-compute and ask for ` +
-				`sluice.dev/gpu: 2, or name a pool that shares its GPUs in the label sluice.dev/pool`,
+				`sluice.dev/gpu: 2, or name a pool that shares its GPUs in the label sluice.dev/pool ` +
+				`(an amount that you did not write comes from a LimitRange of the namespace)`,
 		},
 		{
 			name: "a GPU without an amount in a MIG pool", pod: makePod(main("a", "gpu", "1")), pools: []Pool{mig},
 			want: `container "a": pool mig gives MIG instances, so sluice.dev/gpu alone does not say how large: add ` +
 				`sluice.dev/gpu-memory, such as 10Gi, or write nvidia.com/mig-1g.10gb: 1 in place of it`,
+		},
+		{
+			name: "a GPU without an amount in a MIG pool whose profiles have no names in the API",
+			pod:  makePod(main("a", "gpu", "1")), pools: []Pool{withoutNames(mig)},
+			want: `container "a": pool mig gives MIG instances, so sluice.dev/gpu alone does not say how large: add ` +
+				`sluice.dev/gpu-memory, such as 10Gi`,
+		},
+		{
+			name: "a MIG pool whose boards have only profiles with a suffix", pod: makePod(main("a", "gpu-memory", "1Gi")),
+			pools: []Pool{{Name: "mig", Form: MIG, NamedProfiles: true, Profiles: []Profile{{Product: a100, Name: "1g.10gb+me", Memory: mi(9728)}}}},
+			want: `container "a": pool mig has no MIG profile that an amount may become: name another pool in the label sluice.dev/pool, ` +
+				`or write nvidia.com/mig-1g.10gb+me: 1 in place of it`,
+		},
+		{
+			name: "a MIG pool whose GPUs are still being changed", pod: makePod(main("a", "gpu-memory", "1Gi")),
+			pools: []Pool{changing(migPool(), 3)},
+			want: `container "a": no GPU of pool mig is divided by MIG yet (3 are being changed, see kubectl get gpupool mig), so it cannot ` +
+				`be said which MIG instance holds that: try again when they are, or name another pool in the label sluice.dev/pool`,
 		},
 		{
 			name: "more memory than any profile", pod: makePod(main("a", "gpu-memory", "79.5Gi")), pools: []Pool{mig},
@@ -155,13 +177,48 @@ func TestRefused(t *testing.T) {
 			name: "an init container that asks for more than the main container", pools: []Pool{shared},
 			pod: makePod(initial("load", "gpu-memory", "4Gi"), main("a", "gpu-memory", "2Gi")),
 			want: `init container "load" asks for more (sluice.dev/gpu: 1, sluice.dev/gpu-memory: 4Gi) than container "a" ` +
-				`(sluice.dev/gpu: 1, sluice.dev/gpu-memory: 2Gi), whose GPUs it uses before that starts: write the larger amounts at container "a"`,
+				`(sluice.dev/gpu: 1, sluice.dev/gpu-memory: 2Gi), whose GPUs it uses before that starts: write the larger amounts at container "a" ` +
+				`(an amount that you did not write comes from a LimitRange of the namespace)`,
 		},
 		{
 			name: "a claim of the name that admission uses", pools: []Pool{shared},
 			pod: makePod(claim("sluice", "mine"), main("a", "gpu-memory", "2Gi")),
 			want: `the pod has a claim named "sluice" of its own, the name under which its sluice.dev/* limits become a claim: ` +
 				`give spec.resourceClaims another name`,
+		},
+		{
+			name: "a copied claim whose annotation is missing", pools: []Pool{shared}, pod: makePod(main("web"), claim("sluice", ourTemplate)),
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (the annotation is missing): ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "a copied claim beside the pod's own limits", pools: []Pool{shared},
+			pod: makePod(main("a", "gpu-memory", "2Gi"), claim("sluice", ourTemplate)),
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (the annotation is missing): ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "an annotation edited after its claim was copied", pools: []Pool{shared},
+			pod: makePod(main("a"), claim("sluice", ourTemplate), annotated(strings.Replace(encodedShared, "1024", "2048", 1))),
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (it asks for something else): ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "an annotation that cannot be read", pools: []Pool{shared},
+			pod: makePod(main("a"), claim("sluice", TemplateName(Hash("hello"))), annotated("hello")),
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (reading the canonical request: invalid character 'h' ` +
+				`looking for beginning of value): create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "a template of ours under another claim's name", pools: []Pool{shared},
+			pod: makePod(main("a"), claim("mine", ourTemplate), annotated(encodedShared)),
+			want: `the claim "mine" is of template ` + ourTemplate + `, which Sluice keeps for the claim "sluice" alone: ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "a container that refers to a request which the copied claim does not have", pools: []Pool{shared},
+			pod:  makePod(bound("b", "b"), claim("sluice", ourTemplate), annotated(encodedShared)),
+			want: `container "b": the claim "sluice" has no request "b": create the pod with sluice.dev/* limits instead of a copied claim`,
 		},
 		{
 			name: "two containers of one name", pools: []Pool{shared},

@@ -11,6 +11,9 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
+// perhapsLimitRange tells where amounts come from that the tenant did not write.
+const perhapsLimitRange = " (an amount that you did not write comes from a LimitRange of the namespace)"
+
 // Resolution is how a pod's asks are met.
 type Resolution struct {
 	// Canonical is the request that the pod's template is made from.
@@ -60,7 +63,16 @@ func Resolve(asks Asks, pools []Pool) (Resolution, error) {
 		return Resolution{}, oneLine(err)
 	}
 	slices.SortFunc(resolution.Canonical.Requests, func(a, b Request) int { return cmp.Compare(a.Name, b.Name) })
-	return resolution, checkTotals(resolution.Canonical.Requests)
+	if err := checkTotals(resolution.Canonical.Requests); err != nil {
+		return Resolution{}, err
+	}
+	resolution.Canonical.Distinct = pool.mustDiffer(resolution.Canonical.Requests)
+	if resolution.Canonical.Distinct {
+		if warning := pool.warnOfDifferent(resolution.Canonical.Requests); warning != "" {
+			resolution.Warnings = append(resolution.Warnings, warning)
+		}
+	}
+	return resolution, nil
 }
 
 // grants says which request each container uses, and what each request is for.
@@ -87,7 +99,8 @@ func (p *Pool) grants(asks []Ask) (grants []Ask, requestOf map[string]string, er
 		}
 		if p.largerOf(first.Amounts, ask.Amounts) != first.Amounts {
 			return nil, nil, fmt.Errorf("%s asks for more (%s) than %s (%s), whose GPUs it uses before that starts: "+
-				"write the larger amounts at %s", ask.describe(), ask.Amounts, first.describe(), first.Amounts, first.describe())
+				"write the larger amounts at %s%s", ask.describe(), ask.Amounts, first.describe(), first.Amounts, first.describe(),
+				perhapsLimitRange)
 		}
 		requestOf[ask.Container] = first.Container
 	}
@@ -145,8 +158,8 @@ func (p *Pool) serve(ask Ask) (Request, []string, error) {
 func (p *Pool) serveExclusive(request Request) (Request, []string, error) {
 	if request.MemoryMi > 0 || request.Compute > 0 {
 		return Request{}, nil, fmt.Errorf("pool %s gives whole GPUs: leave out %s and %s and ask for %s: %d, or name a pool that "+
-			"shares its GPUs in the label %s", p.Name, v1alpha1.ResourceMemory, v1alpha1.ResourceCompute,
-			v1alpha1.ResourceGPU, request.Count, v1alpha1.PoolLabel)
+			"shares its GPUs in the label %s%s", p.Name, v1alpha1.ResourceMemory, v1alpha1.ResourceCompute,
+			v1alpha1.ResourceGPU, request.Count, v1alpha1.PoolLabel, perhapsLimitRange)
 	}
 	return request, p.warnOfCount(request, 0), nil
 }
@@ -185,10 +198,19 @@ func spread(request Request, largest int64) string {
 
 func divideUp(a, b int64) int64 { return (a + b - 1) / b }
 
+// noGPUYet says that the pool gives no GPU, and whether some are on their way.
+func (p *Pool) noGPUYet() string {
+	if p.Changing == 0 {
+		return fmt.Sprintf("pool %s has no GPU yet", p.Name)
+	}
+	return fmt.Sprintf("pool %s has no GPU in the form it wants yet (%d are being changed, see kubectl get gpupool %s)",
+		p.Name, p.Changing, p.Name)
+}
+
 // warnOfCount says that no node has as many GPUs as asked for. It is no refusal: nodes come and go.
 func (p *Pool) warnOfCount(request Request, memory int64) []string {
 	if len(p.GPUs) == 0 {
-		return []string{fmt.Sprintf("pool %s has no GPU yet: the pod waits until it has", p.Name)}
+		return []string{p.noGPUYet() + ": the pod waits until it has"}
 	}
 	most := p.mostOnOneNode(memory)
 	if request.Count <= most {

@@ -102,6 +102,69 @@ func TestSecondPassMergesWhatCameIn(t *testing.T) {
 	}
 }
 
+// Something that runs between two passes, such as a LimitRange, fills in the limits that the first one took away.
+func TestBoundContainersKeepWhatTheyWereBoundWith(t *testing.T) {
+	pools := []Pool{asDefault(sharedPool("shared", 2)), exclusivePool("whole", 1), migPool(a100)}
+	kept := `container "a": keeps sluice.dev/gpu: 2, sluice.dev/gpu-memory: 2Gi, sluice.dev/gpu-compute: 30; `
+	for _, tc := range []struct {
+		name     string
+		first    *corev1.Pod
+		later    corev1.ResourceList
+		warnings []string
+	}{
+		{
+			"another memory", makePod(main("a", "gpu", "2", "gpu-memory", "2Gi", "gpu-compute", "30")), list("gpu-memory", "20Gi"),
+			[]string{kept + "sluice.dev/gpu-memory: 20Gi, added later (by a LimitRange?), is left out"},
+		},
+		{
+			"all amounts, each another", makePod(main("a", "gpu", "2", "gpu-memory", "2Gi", "gpu-compute", "30")),
+			list("gpu", "1", "gpu-memory", "1Gi", "gpu-compute", "10"),
+			[]string{kept + "sluice.dev/gpu: 1, sluice.dev/gpu-compute: 10, sluice.dev/gpu-memory: 1Gi, added later (by a LimitRange?), is left out"},
+		},
+		{
+			"what could not be asked for at all", makePod(main("a", "gpu", "2", "gpu-memory", "2Gi", "gpu-compute", "30")),
+			list("gpu", "500m", "gpu-mem", "1"),
+			[]string{kept + "sluice.dev/gpu: 500m, sluice.dev/gpu-mem: 1, added later (by a LimitRange?), is left out"},
+		},
+		{
+			"the same amounts", makePod(main("a", "gpu", "2", "gpu-memory", "2047.5Mi", "gpu-compute", "30")),
+			list("gpu", "2", "gpu-memory", "2Gi", "gpu-compute", "30"), nil,
+		},
+		{
+			"an amount of a whole GPU", makePod(inPool("whole"), main("a", "gpu", "1")), list("gpu-memory", "20Gi"),
+			[]string{`container "a": keeps sluice.dev/gpu: 1; sluice.dev/gpu-memory: 20Gi, added later (by a LimitRange?), is left out`},
+		},
+		{
+			"a larger amount than any MIG instance has", makePod(inPool("mig"), main("a", "gpu-memory", "9Gi")), list("gpu-memory", "1Ti"),
+			[]string{`container "a": keeps sluice.dev/gpu: 1, sluice.dev/gpu-memory: 9Gi; sluice.dev/gpu-memory: 1Ti, added later (by a LimitRange?), is left out`},
+		},
+	} {
+		for _, where := range []string{"limits", "requests", "both"} {
+			t.Run(tc.name+" in "+where, func(t *testing.T) {
+				first := rewritten(t, tc.first, pools...)
+				changed := first.DeepCopy()
+				resources := &changed.Spec.Containers[0].Resources
+				if where != "requests" {
+					resources.Limits = tc.later
+				}
+				if where != "limits" {
+					resources.Requests = tc.later
+				}
+				resolution, err := admit(changed, pools)
+				if err != nil {
+					t.Fatalf("refused: %v", err)
+				}
+				if diff := cmp.Diff(tc.warnings, resolution.Warnings); diff != "" {
+					t.Errorf("warnings (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(first, rewritten(t, changed, pools...)); diff != "" {
+					t.Errorf("pod (-first +second):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
 func TestSecondPassKeepsThePoolWithoutALabel(t *testing.T) {
 	first := rewritten(t, makePod(main("a", "gpu-memory", "2Gi")), asDefault(sharedPool("one", 1)), sharedPool("two", 1))
 	got := rewritten(t, first, sharedPool("one", 1), asDefault(sharedPool("two", 1)))
@@ -116,9 +179,9 @@ func TestWhatTheUserWroteInOurPlace(t *testing.T) {
 	unreferenced := copied.DeepCopy()
 	unreferenced.Spec.Containers[0].Resources.Claims = nil
 
-	forged := makePod(main("web"), annotated(encodedShared), claim("sluice", "sluice-00000000000000000000"))
+	forged := makePod(main("web"), annotated(encodedShared), claim("sluice", "mine"))
 	forged.Labels = map[string]string{v1alpha1.RequestLabel: "00000000000000000000"}
-	forgedTidy := makePod(main("web"), claim("sluice", "sluice-00000000000000000000"))
+	forgedTidy := makePod(main("web"), claim("sluice", "mine"))
 	forgedTidy.Labels = map[string]string{}
 
 	lost := copied.DeepCopy()
@@ -132,7 +195,7 @@ func TestWhatTheUserWroteInOurPlace(t *testing.T) {
 		{"a copy that lost its label gets it back", lost, copied},
 		{"a claim that no container refers to is left alone", unreferenced, unreferenced},
 		{"an annotation without a claim is removed", makePod(main("web"), annotated(encodedShared)), makePod(main("web"))},
-		{"an annotation beside another claim is removed", forged, forgedTidy},
+		{"an annotation beside a claim of the tenant's own is removed", forged, forgedTidy},
 		{
 			"an annotation is overwritten where limits ask for something else",
 			makePod(main("a", "gpu-memory", "1Gi"), annotated("{}")), copied,

@@ -7,6 +7,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/classes"
@@ -32,7 +33,21 @@ func Template(canonical *Canonical) resourceapi.ResourceClaimTemplateSpec {
 			},
 		})
 	}
+	if canonical.Distinct {
+		devices.Constraints = []resourceapi.DeviceConstraint{differentGPUs(canonical.Requests)}
+	}
 	return resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{Devices: devices}}
+}
+
+// differentGPUs keeps the requests off each other's GPUs.
+func differentGPUs(requests []Request) resourceapi.DeviceConstraint {
+	constraint := resourceapi.DeviceConstraint{
+		DistinctAttribute: ptr.To(resourceapi.FullyQualifiedName(v1alpha1.DriverName + "/" + v1alpha1.AttributeUUID)),
+	}
+	for i := range requests {
+		constraint.Requests = append(constraint.Requests, requests[i].Name)
+	}
+	return constraint
 }
 
 // alternativesOf offers the profiles of a request one after another. The amounts stay in as "at least": boards differ a
@@ -44,7 +59,8 @@ func alternativesOf(pool string, request *Request) resourceapi.DeviceRequest {
 			Name:            strings.ReplaceAll(profile, ".", "-"),
 			DeviceClassName: classes.ForProfile(profile),
 			Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{
-				Expression: `device.attributes["` + v1alpha1.DriverName + `"].` + v1alpha1.AttributePool + ` == "` + pool + `"`,
+				// A device of the class without the attribute is none of the pool's, and no error for the whole claim.
+				Expression: `device.attributes["` + v1alpha1.DriverName + `"].?` + v1alpha1.AttributePool + `.orValue("") == "` + pool + `"`,
 			}}},
 			AllocationMode: resourceapi.DeviceAllocationModeExactCount,
 			Count:          request.Count,

@@ -35,6 +35,30 @@ spec:
 `,
 		},
 		{
+			name:    "requests that must not share a GPU differ in its UUID",
+			encoded: `{"version":1,"pool":"shared","form":"Shared","distinct":true,"requests":[{"name":"a","count":1,"memoryMi":60416},{"name":"b","count":1,"memoryMi":60416}]}`,
+			want: `
+spec:
+  devices:
+    constraints:
+    - distinctAttribute: gpu.sluice.dev/uuid
+      requests: [a, b]
+    requests:
+    - name: a
+      exactly:
+        deviceClassName: shared.sluice.dev
+        allocationMode: ExactCount
+        count: 1
+        capacity: {requests: {memory: 59Gi}}
+    - name: b
+      exactly:
+        deviceClassName: shared.sluice.dev
+        allocationMode: ExactCount
+        count: 1
+        capacity: {requests: {memory: 59Gi}}
+`,
+		},
+		{
 			name:    "whole GPUs are the pool's class without amounts",
 			encoded: `{"version":1,"pool":"whole","form":"Exclusive","requests":[{"name":"a","count":8}]}`,
 			want: `
@@ -61,7 +85,7 @@ spec:
         deviceClassName: mig-1g.10gb.sluice.dev
         selectors:
         - cel:
-            expression: device.attributes["gpu.sluice.dev"].pool == "mig"
+            expression: device.attributes["gpu.sluice.dev"].?pool.orValue("") == "mig"
         allocationMode: ExactCount
         count: 1
         capacity:
@@ -71,7 +95,7 @@ spec:
         deviceClassName: mig-7g.80gb.sluice.dev
         selectors:
         - cel:
-            expression: device.attributes["gpu.sluice.dev"].pool == "mig"
+            expression: device.attributes["gpu.sluice.dev"].?pool.orValue("") == "mig"
         allocationMode: ExactCount
         count: 1
         capacity:
