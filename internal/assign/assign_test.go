@@ -317,8 +317,8 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			name:      "a GPU whose decision is lost gets the ratios of its pool",
-			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, memoryPercent(150))}, forgotten: decision(pool("p", 1)), allocated: true},
-			want:      decision(pool("p", 1, memoryPercent(150))),
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, memoryPercent(200))}, forgotten: decision(pool("p", 1)), allocated: true},
+			want:      decision(pool("p", 1, memoryPercent(200))),
 		},
 		{
 			name:      "a GPU whose decision is lost keeps its form, tainted, while the pool wants another one",
