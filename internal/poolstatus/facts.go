@@ -182,9 +182,11 @@ func tenants(a assign.Allocation) []string {
 // isPublished says whether a GPU is offered as decided. The published form alone does not tell: an agent that sees trouble
 // keeps the form and taints it with a reason of its own.
 func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
+	// While slices are being rewritten, for another order or ratio, the devices are there; with any other reason the agent
+	// keeps them from the scheduler.
+	offered := reported.Reason == v1alpha1.ReasonPublished || reported.Reason == v1alpha1.ReasonPublishing
 	p := reported.Published
-	return reported.Reason == v1alpha1.ReasonPublished &&
-		p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
+	return offered && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
 }
 
 // allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.

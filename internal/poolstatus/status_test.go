@@ -203,6 +203,12 @@ func TestReady(t *testing.T) {
 			message: "3 GPUs of 4 not published: 2 MIGModeOn, such as gpu-1 of node a; 1 Publishing, such as gpu-2 of node a",
 		},
 		{
+			name: "a GPU whose slices are being rewritten stays ready", pool: makePool("p"),
+			nodes:   []assign.Node{makeNode("a", gpuCase{pool: "p"}, gpuCase{pool: "p", reason: "Publishing"})},
+			want:    "True AllPublished",
+			message: "2 GPUs on 1 node published",
+		},
+		{
 			name: "GPUs that are published as decided, but in trouble, are not ready", pool: makePool("p"),
 			nodes: []assign.Node{makeNode("a", gpuCase{pool: "p"},
 				gpuCase{pool: "p", reason: "GPUMissing"}, gpuCase{pool: "p", reason: "NVMLNotFound"}, gpuCase{pool: "p", reason: "InUse"})},
