@@ -64,9 +64,10 @@ static void *replace(const char *base, void *address) {
     bool known_base = false;
     if (base == NULL || address == NULL || real_is_own(address)) return address;
     for (int i = 0; i < HOOK_COUNT; i++) {
-        if (hooks[i].base == NULL || strcmp(hooks[i].base, base) != 0) continue;
+        if (hooks[i].base == NULL) continue;
+        // Some functions answer to two names, so the address alone decides.
         if (real_address((enum function)i) == address) return hooks[i].replacement;
-        known_base = true;
+        known_base |= strcmp(hooks[i].base, base) == 0;
     }
     if (known_base) process_count_unknown(base);
     return address;

@@ -221,12 +221,11 @@ static void mark_dirty(struct process *process, struct pool *pool) {
     __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
 }
 
-void pool_freed(struct process *process, const struct track_entry *entry) {
+void pool_freed(struct process *process, const struct track_entry *entry, bool at_once) {
     struct pool *pool = entry->owner;
     lock_take(&pool->lock);
     pool->living -= entry->bytes < pool->living ? entry->bytes : pool->living;
-    if (pool->destroyed) settle(process, pool);
-    else mark_dirty(process, pool);
+    if (!(pool->destroyed || at_once) || !settle(process, pool)) mark_dirty(process, pool);
     lock_drop(&pool->lock);
 }
 
@@ -239,7 +238,7 @@ void pool_freed(struct process *process, const struct track_entry *entry) {
     cu_result result = real(pointer, stream);                                                         \
     if (result != CU_OK && (pooled || linear)) track_put(&process->track, &entry);                    \
     if (result != CU_OK) return result;                                                               \
-    if (pooled) pool_freed(process, &entry);                                                          \
+    if (pooled) pool_freed(process, &entry, false);                                                          \
     if (linear) linear_forget(process, &entry);                                                       \
     if (!linear && !pooled) {                                                            \
         import_freed(process, pointer);                                                            \
