@@ -22,7 +22,7 @@ func TestNothingIsTouchedWithoutCUDA(t *testing.T) {
 	var cost struct {
 		LeastWithout, LeastWith, MedianWithout, MedianWith float64
 	}
-	n.output(t, "", &cost, "tools/startup", built(t, "interceptor/build/libsluice.so"), "300", "/bin/true")
+	n.output(t, "", &cost, "tools/startup", library, "300", "/bin/true")
 	t.Logf("in microseconds: %+v", cost)
 	// The least of many is what the program costs on a machine that has other work too.
 	if added := cost.LeastWith - cost.LeastWithout; added >= 200 {

@@ -35,7 +35,30 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+// library is a copy of the one under test, so that a build beside the tests changes nothing for them.
+var library string
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "libsluice")
+	if err == nil {
+		library = filepath.Join(dir, "libsluice.so")
+		var content []byte
+		if content, err = os.ReadFile(filepath.Join(repository, "interceptor/build/libsluice.so")); err == nil {
+			err = os.WriteFile(library, content, 0o755)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "copying the library: %v\n", err)
+		return 1
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintf(os.Stderr, "removing the copy of the library: %v\n", err)
+	}
+	return code
 }
 
 func built(t *testing.T, parts ...string) string {
@@ -143,7 +166,7 @@ func (n *node) environment(t *testing.T, limit string) []string {
 		return env
 	}
 	return append(env,
-		"LD_PRELOAD="+built(t, "interceptor/build/libsluice.so"),
+		"LD_PRELOAD="+library,
 		"SLUICE_MEMORY_LIMIT="+limit,
 		"SLUICE_CONTEXT_MEMORY=518Mi",
 		"SLUICE_GROUP="+n.group)
