@@ -92,7 +92,7 @@ struct report charge_report(const struct device *device) {
         struct share *share = device->shares[i];
         uint64_t limit = share_enforces(share) ? share_limit(share) : UINT64_MAX / 2;
         if (__builtin_add_overflow(report.limit, limit, &report.limit)) report.limit = UINT64_MAX;
-        report.used += ledger_used(&share->ledger);
+        if (share->ledger.page != NULL) report.used += ledger_used(&share->ledger);
     }
     return report;
 }

@@ -54,6 +54,9 @@ void ledger_unexport(struct ledger *ledger, uint64_t bytes);
 bool ledger_import(struct ledger *ledger, uint64_t bytes);
 void ledger_unimport(struct ledger *ledger, uint64_t bytes);
 
+// The inode of this process's PID namespace, 0 when unknown.
+uint32_t ledger_pid_namespace(void);
+
 // Whether the process of a slot lives.
 bool ledger_lives(struct ledger *ledger, unsigned slot);
 

@@ -59,6 +59,7 @@ struct process {
     int share_count;
     struct share shares[SHARES];
     struct device devices[DEVICES];
+    struct device views[DEVICES]; // as the management library names them; never charged
     struct track_table track;
 };
 
@@ -88,6 +89,9 @@ void process_closed(const char *what, const char *reason);
 
 // The table of what is held, and the device of an ordinal where a limit holds for it, NULL where none does.
 struct device *device_limited(int ordinal);
+
+// The device of a UUID, to be looked at by who may hold nothing on it; NULL where no limit holds for it.
+struct device *device_view(const unsigned char uuid[16]);
 
 // The device of the thread's current context, and the context. False where there is none, or no limit holds for it.
 struct here {
