@@ -3,6 +3,10 @@
 #include <cuda.h>
 #include <stddef.h>
 
+// The same in both, written in another way.
+#undef CU_STREAM_LEGACY
+#undef CU_STREAM_PER_THREAD
+#undef CU_LAUNCH_PARAM_END
 #include "cuda/abi.h"
 
 #define SAME_SIZE(own, theirs) _Static_assert(sizeof(own) == sizeof(theirs), #own " has another size")
