@@ -155,7 +155,7 @@ static bool take_slot(struct ledger *ledger) {
             store(&slot->exported, ledger->exported);
             store(&slot->imported, ledger->imported);
             store(&slot->start_cpu, 0);
-            store(&slot->lock_wait, 0);
+            store(&slot->lock_wait, ledger->waited);
             __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
             __atomic_store_n(&slot->pid_namespace, ledger_pid_namespace(), __ATOMIC_RELAXED);
             store(&slot->stamp, ledger->stamp);

@@ -28,6 +28,7 @@ struct ledger {
     uint32_t seen_limit; // the limit in units by which the credit was given
     uint32_t held;       // what this process holds, in units, should its slot be lost
     uint64_t exported, imported; // the same for what it exports and imports, in bytes
+    uint64_t waited;     // ns for the growth byte
 };
 
 // Maps a ledger that lies complete at a path. False, with a reason, where it does not.
