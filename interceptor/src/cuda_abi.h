@@ -40,8 +40,8 @@ typedef struct {
 } cu_uuid;
 
 // Streams that are constants instead of handles.
-#define CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
-#define CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
+#define CU_LEGACY_STREAM ((cu_stream)(uintptr_t)1)
+#define CU_THREAD_STREAM ((cu_stream)(uintptr_t)2)
 
 typedef struct {
     size_t width, height;
@@ -146,6 +146,7 @@ typedef struct {
 enum { CU_LIMIT_STACK = 0, CU_LIMIT_PRINTF = 1, CU_LIMIT_HEAP = 2 };
 enum { CU_ATTRIBUTE_MULTIPROCESSORS = 16, CU_ATTRIBUTE_THREADS_PER_MULTIPROCESSOR = 39 };
 
+#ifndef SLUICE_DECLARED_ELSEWHERE
 // clang-format off
 // Finding functions.
 cu_result cuGetProcAddress(const char *, void **, int, uint64_t);
@@ -288,5 +289,6 @@ cu_result cuGraphMemAllocNodeGetParams(cu_node, cu_graph_alloc *);
 cu_result cuGraphChildGraphNodeGetGraph(cu_node, cu_graph *);
 cu_result cuPointerGetAttribute(void *, int, cu_ptr);
 // clang-format on
+#endif
 
 #endif // SLUICE_CUDA_ABI_H

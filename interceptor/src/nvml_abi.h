@@ -60,6 +60,7 @@ typedef struct {
 
 #define NVML_NO_INSTANCE 0xffffffffu
 
+#ifndef SLUICE_DECLARED_ELSEWHERE
 // clang-format off
 nvml_result nvmlDeviceGetMemoryInfo(nvml_device, nvml_memory *);
 nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device, nvml_memory_v2 *);
@@ -82,5 +83,6 @@ nvml_result nvmlDeviceGetUUID(nvml_device, char *, unsigned);
 nvml_result nvmlDeviceGetGpuInstanceId(nvml_device, unsigned *);
 nvml_result nvmlDeviceGetComputeInstanceId(nvml_device, unsigned *);
 // clang-format on
+#endif
 
 #endif // SLUICE_NVML_ABI_H
