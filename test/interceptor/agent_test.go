@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,15 +107,7 @@ func (s *share) set(t *testing.T, bytes uint64) {
 
 func (s *share) ledger(t *testing.T) ledger {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), built(t, "interceptor/build/tests/tools/ledger"), filepath.Join(s.dir, "usage")).Output()
-	if err != nil {
-		t.Fatalf("reading the usage: %v", err)
-	}
-	var got ledger
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatalf("reading what ledger prints: %v", err)
-	}
-	return got
+	return readLedger(t, filepath.Join(s.dir, "usage"))
 }
 
 // enter starts a program as a tenant of the share.

@@ -135,6 +135,8 @@ type ledger struct {
 	Slots           int    `json:"slots"`
 	Refused         uint64 `json:"refused"`
 	UnknownVariants uint64 `json:"unknownVariants"`
+	StartCPUP99Ns   uint64 `json:"startCpuP99Ns"`
+	LockWaitP99Ns   uint64 `json:"lockWaitP99Ns"`
 }
 
 func (n *node) ledger(t *testing.T) ledger {
@@ -143,9 +145,14 @@ func (n *node) ledger(t *testing.T) ledger {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the share has %d usage files in %s, want 1 (%v)", len(files), n.ledgerDir(), err)
 	}
-	out, err := exec.CommandContext(t.Context(), built(t, "interceptor/build/tests/tools/ledger"), files[0]).Output()
+	return readLedger(t, files[0])
+}
+
+func readLedger(t *testing.T, file string) ledger {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), built(t, "interceptor/build/tests/tools/ledger"), file).Output()
 	if err != nil {
-		t.Fatalf("reading %s: %v", files[0], err)
+		t.Fatalf("reading %s: %v", file, err)
 	}
 	var got ledger
 	if err := json.Unmarshal(out, &got); err != nil {
@@ -222,10 +229,15 @@ type program struct {
 
 func (n *node) start(t *testing.T, limit, name string, arguments ...string) *program {
 	t.Helper()
+	return n.startWith(t, n.environment(t, limit), nil, name, arguments...)
+}
+
+func (n *node) startWith(t *testing.T, environment, extra []string, name string, arguments ...string) *program {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
 	t.Cleanup(cancel)
 	command := exec.CommandContext(ctx, built(t, "interceptor/build/tests", name), arguments...)
-	command.Env = n.environment(t, limit)
+	command.Env = append(environment, extra...)
 	p := &program{command: command, stderr: &bytes.Buffer{}}
 	command.Stderr = p.stderr
 	in, err := command.StdinPipe()
@@ -275,4 +287,13 @@ func (p *program) end(t *testing.T) {
 	if text := strings.TrimSpace(p.stderr.String()); text != "" {
 		t.Errorf("the program wrote to standard error: %s", text)
 	}
+}
+
+// stop ends a program that is not needed any more: it ends when its input does.
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	if err := p.in.Close(); err != nil {
+		t.Errorf("closing the program's input: %v", err)
+	}
+	p.end(t)
 }

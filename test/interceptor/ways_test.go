@@ -93,7 +93,7 @@ func TestNativeReachesTheGPU(t *testing.T) {
 // Under the library no way leads past the limit, whichever way the program reaches the driver.
 func TestNoWayPassesTheLimit(t *testing.T) {
 	t.Parallel()
-	for _, reach := range []string{"link", "dlsym", "lookup"} {
+	for _, reach := range []string{"link", "dlsym", "lookup", "perthread"} {
 		for _, tc := range ways {
 			t.Run(reach+"/"+tc.name, func(t *testing.T) {
 				t.Parallel()

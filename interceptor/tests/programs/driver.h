@@ -4,7 +4,8 @@
 // that symbol is, parameters. By what REACH is, the table `cu` is filled
 //   by linking against libcuda.so.1 (REACH_LINK),
 //   by dlopen and dlsym (REACH_DLSYM), or
-//   by cuGetProcAddress, as the CUDA runtime does it (REACH_LOOKUP).
+//   by cuGetProcAddress, as the CUDA runtime does it (REACH_LOOKUP), also with LOOKUP_FLAGS 2, as programs do whose default
+//   stream is each thread's own.
 #ifndef SLUICE_TESTS_DRIVER_H
 #define SLUICE_TESTS_DRIVER_H
 
