@@ -34,23 +34,10 @@ type share struct {
 
 func newShare(t *testing.T, n *node, bytes uint64) *share {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "share")
-	if err != nil {
-		t.Fatalf("making a share: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("removing the share: %v", err)
-		}
-	})
-	s := &share{dir: dir}
+	s := &share{dir: t.TempDir()}
 	content, err := os.ReadFile(library)
 	if err != nil {
 		t.Fatalf("reading the library: %v", err)
-	}
-	// Tenants of any user read these.
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatalf("opening the share: %v", err)
 	}
 	s.write(t, "libsluice.so", content, 0o755)
 	for _, suffix := range []string{"", "2"} {
@@ -62,12 +49,19 @@ func newShare(t *testing.T, n *node, bytes uint64) *share {
 
 func (s *share) write(t *testing.T, name string, content []byte, mode os.FileMode) {
 	t.Helper()
-	path := filepath.Join(s.dir, name)
-	if err := os.WriteFile(path, content, mode); err != nil {
-		t.Fatalf("writing %s: %v", path, err)
+	dir, err := os.OpenRoot(s.dir)
+	if err != nil {
+		t.Fatalf("opening the share: %v", err)
 	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatalf("opening %s: %v", path, err)
+	if err := dir.WriteFile(name, content, mode); err != nil {
+		t.Fatalf("writing %s: %v", name, err)
+	}
+	// Tenants of any user read these, whatever the umask is.
+	if err := dir.Chmod(name, mode); err != nil {
+		t.Fatalf("opening %s: %v", name, err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatalf("closing the share: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@
 package interceptor
 
 import (
-	"fmt"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -66,7 +65,7 @@ func TestCostOfCalls(t *testing.T) {
 			n := newNode(t, 1)
 			for tool, most := range map[string]float64{"callgrind": tc.instructions, "syscalls": 0.01} {
 				added := n.each(t, limitText, tool, tc.call) - n.each(t, "", tool, tc.call)
-				t.Log(fmt.Sprintf("%s adds %.1f to each %s", tool, added, tc.call))
+				t.Logf("%s: %.1f added to each %s", tool, added, tc.call)
 				if added > most {
 					t.Errorf("%s: the library adds %.1f to each %s, want at most %.1f", tool, added, tc.call, most)
 				}

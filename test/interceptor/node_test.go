@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,22 +44,32 @@ var library string
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "libsluice")
-	if err == nil {
-		library = filepath.Join(dir, "libsluice.so")
-		var content []byte
-		if content, err = os.ReadFile(filepath.Join(repository, "interceptor/build/libsluice.so")); err == nil {
-			err = os.WriteFile(library, content, 0o755)
-		}
-	}
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "making room for the library: %v\n", err)
+		return 1
+	}
+	if err := copyLibrary(dir); err != nil {
 		fmt.Fprintf(os.Stderr, "copying the library: %v\n", err)
 		return 1
 	}
+	library = filepath.Join(dir, "libsluice.so")
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintf(os.Stderr, "removing the copy of the library: %v\n", err)
 	}
 	return code
+}
+
+func copyLibrary(dir string) error {
+	content, err := os.ReadFile(filepath.Join(repository, "interceptor/build/libsluice.so"))
+	if err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", dir, err)
+	}
+	return errors.Join(root.WriteFile("libsluice.so", content, 0o755), root.Close())
 }
 
 func built(t *testing.T, parts ...string) string {
