@@ -6,10 +6,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Offsets and values of the limits page, as sluice_abi.h has them; node-agent/limits tests them against the header.
@@ -242,4 +245,55 @@ func TestNothingIsHeldWithoutTheBit(t *testing.T) {
 		p.resume(t)
 	}
 	p.end(t)
+}
+
+// Two containers, each with its process 1, share one ledger; what one leaves when it is killed the other gets.
+func TestContainersShareALedger(t *testing.T) {
+	t.Parallel()
+	const pieces = 20
+	n := newNode(t, 1)
+	s := newShare(t, n, limit)
+	first := s.enter(t, n, "lup", "link/linear", fmt.Sprint(pieces))
+	second := s.enter(t, n, "lup", "link/linear")
+	for at, more := first.next(t); more && at.Step != "full"; at, more = first.next(t) {
+		first.resume(t)
+	}
+	var full int
+	for at, more := second.next(t); more; at, more = second.next(t) {
+		if used := n.seen(t, 0).UsedBytes; used > limit || s.ledger(t).Held != used {
+			t.Errorf("at %q NVML sees %d, the ledger has %d, the limit is %d", at.Step, used, s.ledger(t).Held, limit)
+		}
+		want := int((limit-2*contextBytes)/(256*mib)) - pieces
+		if full > 0 {
+			want = int((limit - contextBytes) / (256 * mib))
+		}
+		if at.Step == "full" {
+			if at.Pieces != want || at.Error != outOfMemory {
+				t.Errorf("the second got %d pieces and error %d, want %d pieces", at.Pieces, at.Error, want)
+			}
+			if full++; full == 1 {
+				if err := first.command.Process.Kill(); err != nil {
+					t.Fatalf("killing the first: %v", err)
+				}
+				if err := first.command.Wait(); err == nil {
+					t.Error("the first ended well")
+				}
+				waitUntil(t, "the first's memory is gone", func() bool { return n.seen(t, 0).UsedBytes < limit-pieces*256*mib })
+			}
+		}
+		second.resume(t)
+	}
+	second.end(t)
+}
+
+// waitUntil asks until it holds.
+func waitUntil(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after 10 s: %s", what)
+		}
+		runtime.Gosched()
+	}
 }

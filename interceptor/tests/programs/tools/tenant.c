@@ -5,14 +5,18 @@
 // them, and the program starts with the library. HOW is one letter for each part:
 //   l  limits, read-only       w  limits, writable       c  limits, a copy on another file system
 //   u  usage                   2  a second share of the same device, from limits2 and usage2
+//   p  a PID namespace of its own, in which the program is process 1
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void must(int bad, const char *what) {
@@ -74,6 +78,20 @@ static void share(const char *dir, const char *suffix, const char *index, const 
     if (strchr(how, 'u') != NULL) bind(from, to, 1);
 }
 
+// Ends with the program, and takes it along.
+static void become_first_process(void) {
+    int status = 0;
+    must(unshare(CLONE_NEWPID) != 0, "unshare");
+    pid_t child = fork();
+    must(child < 0, "fork");
+    if (child == 0) {
+        must(prctl(PR_SET_PDEATHSIG, SIGKILL) != 0, "prctl");
+        return;
+    }
+    must(waitpid(child, &status, 0) != child, "waitpid");
+    exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+}
+
 int main(int count, char **arguments) {
     char from[512];
     if (count < 4) return 2;
@@ -84,6 +102,7 @@ int main(int count, char **arguments) {
     bind(from, "/run/sluice/lib/1.0/libsluice.so", 0);
     share(arguments[1], "", "0", arguments[2]);
     if (strchr(arguments[2], '2') != NULL) share(arguments[1], "2", "1", arguments[2]);
+    if (strchr(arguments[2], 'p') != NULL) become_first_process();
     must(setenv("LD_PRELOAD", "/run/sluice/lib/1.0/libsluice.so", 1) != 0, "setenv");
     execv(arguments[3], &arguments[3]);
     must(1, arguments[3]);
