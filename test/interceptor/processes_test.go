@@ -141,13 +141,26 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// Wrong calls give the driver's errors, not ours.
+func TestErrorsAreTheDrivers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1)
+	n.sameLines(t, "tools/errors", 80)
+}
+
 // Look-ups answer as the driver does: the same variant, status and error, for every name, version and flag.
 func TestLookupsAreTheDrivers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 1)
-	want := strings.Split(string(n.text(t, "", "tools/lookup")), "\n")
-	got := strings.Split(string(n.text(t, limitText, "tools/lookup")), "\n")
-	if len(want) < 30000 || len(got) != len(want) {
+	n.sameLines(t, "tools/lookup", 30000)
+}
+
+// sameLines runs a program natively and under the library, which has to change nothing in what it prints.
+func (n *node) sameLines(t *testing.T, program string, least int) {
+	t.Helper()
+	want := strings.Split(string(n.text(t, "", program)), "\n")
+	got := strings.Split(string(n.text(t, limitText, program)), "\n")
+	if len(want) < least || len(got) != len(want) {
 		t.Fatalf("%d answers with the library, %d without", len(got), len(want))
 	}
 	differ := 0
