@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ways to hold device memory beyond the plain one: how much each takes, for how long, and who is seen to hold it. The
 // figures are those that an H200 showed.
+#include <sched.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -313,6 +315,58 @@ static void behaviour(void) {
     fakegpu("behave --linger-ms 0");
 }
 
+static double milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static void timing(void) {
+    enum { PAIRS = 100 };
+    cu_pointer at;
+    fakegpu("behave --timing on");
+    double start = milliseconds();
+    for (int i = 0; i < PAIRS; i++) {
+        cuMemAlloc_v2(&at, 4 * MIB);
+        cuMemFree_v2(at);
+    }
+    double each = (milliseconds() - start) / PAIRS;
+    fakegpu("behave --timing off");
+    CHECK("an allocation and its free take their real time where that is asked for", each >= 0.065);
+}
+
+// In a PID namespace of its own; 2 where none can be made.
+static int sees_blindly(void) {
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 2;
+    pid_t child = fork();
+    if (child == 0) {
+        nv_device gpu;
+        nv_process list[64];
+        unsigned count = 64;
+        nvmlInit_v2();
+        nvmlDeviceGetHandleByIndex_v2(0, &gpu);
+        int seen = nvmlDeviceGetComputeRunningProcesses_v3(gpu, &count, list) == NV_SUCCESS && count == 1;
+        _exit(!(seen && list[0].used == 0));
+    }
+    int status = 1;
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void blindness(void) {
+    int status = 1;
+    fakegpu("behave --blind on");
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) _exit(sees_blindly());
+    waitpid(child, &status, 0);
+    fakegpu("behave --blind off");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2) {
+        printf("skip  no PID namespace can be made here\n");
+    } else {
+        CHECK("in another PID namespace NVML tells 0 where that is asked for", WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 int main(void) {
     int to[2], from[2];
     fresh_node("--board h200-141gb --gpus 1");
@@ -336,6 +390,8 @@ int main(void) {
     captures();
     others();
     modules();
+    timing();
+    blindness();
     CHECK("the exporter begins", write(to[1], "x", 1) == 1);
     between_processes(from[0], to[1], child);
     cuDevicePrimaryCtxRelease_v2(0);
