@@ -88,21 +88,33 @@ func TestChainOfExports(t *testing.T) {
 	}
 }
 
-// A hundred thousand cycles in changing sizes and ways leave nothing.
+// A hundred thousand cycles in changing sizes and ways leave nothing, in one thread, in many, and in many at the limit.
 func TestNoDrift(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, 1)
-	p := n.start(t, limitText, "tools/drift", "100000")
-	for s, more := p.next(t); more; s, more = p.next(t) {
-		if s.Error != 0 {
-			t.Fatalf("a call gave error %d", s.Error)
-		}
-		if seen, l := n.seen(t, 0).UsedBytes, n.ledger(t); seen != contextBytes || l.Held != contextBytes {
-			t.Errorf("at %q NVML sees %d and the ledger has %d, want the context's %d", s.Step, seen, l.Held, contextBytes)
-		}
-		p.resume(t)
+	tests := []struct {
+		name, limit, threads string
+	}{
+		{name: "one thread", limit: limitText, threads: "1"},
+		{name: "many threads", limit: limitText, threads: "8"},
+		{name: "many threads at the limit", limit: "640Mi", threads: "8"},
 	}
-	p.end(t)
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, 1)
+			p := n.start(t, tc.limit, "tools/drift", "100000", tc.threads)
+			for s, more := p.next(t); more; s, more = p.next(t) {
+				if s.Error != 0 {
+					t.Errorf("a call gave error %d", s.Error)
+				}
+				if seen, l := n.seen(t, 0).UsedBytes, n.ledger(t); seen != contextBytes || l.Held != contextBytes {
+					t.Errorf("at %q NVML sees %d and the ledger has %d, want the context's %d", s.Step, seen, l.Held, contextBytes)
+				}
+				p.resume(t)
+			}
+			p.end(t)
+		})
+	}
 }
 
 // Whatever a process does to multiply, what it holds stays charged to it alone.
