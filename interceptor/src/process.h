@@ -48,6 +48,7 @@ struct process {
     uint32_t dirty;    // some pool may have shrunk since it was last looked at
     uint32_t exports;  // some memory was exported
     uint32_t imports;  // some memory of others was imported
+    uint32_t bindings; // some memory is held by another object
     uint32_t told;     // the reason of failing closed was given
     int pid;           // where the kernel cannot empty memory at fork
     struct sluice_lock start_lock;

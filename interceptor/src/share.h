@@ -46,6 +46,10 @@ static inline uint64_t share_context(const struct share *share) {
     return share->limits == NULL ? share->fixed_context : __atomic_load_n(&share->limits->context, __ATOMIC_ACQUIRE);
 }
 
+static inline uint64_t share_overhead(const struct share *share) {
+    return share->limits == NULL ? 0 : __atomic_load_n(&share->limits->overhead, __ATOMIC_ACQUIRE);
+}
+
 static inline bool share_enforces(const struct share *share) {
     return share->limits == NULL ||
            (__atomic_load_n(&share->limits->enforce, __ATOMIC_ACQUIRE) & SLUICE_ENFORCE_MEMORY) != 0;

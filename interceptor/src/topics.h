@@ -19,6 +19,9 @@ void graph_freed(struct process *process);
 void graph_settle_dirty(struct process *process);
 bool stream_captures(struct process *process, cu_stream stream, bool per_thread);
 
+// hooks_vmm.c: an array, or a multicast object, lets go of the memory that was mapped into it.
+void vmm_unbind_all(struct process *process, const void *object);
+
 // hooks_context.c: looks at all that may have shrunk, where something may.
 void settle_dirty(struct process *process);
 
