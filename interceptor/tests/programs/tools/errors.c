@@ -11,6 +11,8 @@
 
 enum { UNTOUCHED = 0x5a5a };
 
+#define LARGE (20480 * MIB)
+
 static pointer out;
 static handle out_handle;
 static unsigned long long out_physical;
@@ -37,6 +39,8 @@ static const struct pool_properties pool_nowhere = {.type = 1, .location = {.typ
 static void without_context(void) {
     size_t free_bytes, total;
     TELL(cu.cuMemAlloc(&out, MIB));
+    TELL(cu.cuMemAlloc(&out, LARGE));
+    TELL(cu.cuMemAllocAsync(&out, LARGE, NULL));
     TELL(cu.cuMemAllocManaged(&out, MIB, 1));
     TELL(cu.cuMemAllocAsync(&out, MIB, NULL));
     TELL(cu.cuMemGetInfo(&free_bytes, &total));
