@@ -153,3 +153,27 @@ func TestManyStartsAtOnce(t *testing.T) {
 	p.resume(t)
 	p.end(t)
 }
+
+// Within its limit on a GPU that others have filled, a process gets the driver's refusal, counted apart, and is told what is
+// really free.
+func TestFullGPUWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1)
+	neighbour := n.start(t, "", "link/linear", "550")
+	for s, more := neighbour.next(t); more && s.Step != "full"; s, more = neighbour.next(t) {
+		neighbour.resume(t)
+	}
+	p := n.start(t, limitText, "lookup/linear")
+	for s, more := p.next(t); more; s, more = p.next(t) {
+		l, room := n.ledger(t), 143155*mib-n.seen(t, 0).UsedBytes
+		if s.Total != limit || s.Free != min(limit-l.Held, room) {
+			t.Errorf("at %q told %d free of %d; the ledger has %d, the GPU has room for %d", s.Step, s.Free, s.Total, l.Held, room)
+		}
+		if s.Step == "full" && (s.Error != outOfMemory || l.Held != contextBytes+uint64(s.Pieces)*256*mib || l.Refused != 0 || l.RefusedByDriver == 0) {
+			t.Errorf("%d pieces, error %d; the ledger has %+v", s.Pieces, s.Error, l)
+		}
+		p.resume(t)
+	}
+	p.end(t)
+	neighbour.stop(t)
+}

@@ -145,6 +145,7 @@ type ledger struct {
 	Limit           uint64 `json:"limit"`
 	Slots           int    `json:"slots"`
 	Refused         uint64 `json:"refused"`
+	RefusedByDriver uint64 `json:"refusedByDriver"`
 	UnknownVariants uint64 `json:"unknownVariants"`
 	StartCPUP99Ns   uint64 `json:"startCpuP99Ns"`
 	LockWaitP99Ns   uint64 `json:"lockWaitP99Ns"`
