@@ -43,6 +43,7 @@ var ways = []struct {
 	{name: "capture", piece: 256 * mib, slack: 32 * mib},
 	{name: "external", piece: 256 * mib},
 	{name: "context", piece: 518 * mib},
+	{name: "green", piece: 6 * mib, short: true},
 	{name: "module", piece: 64 * mib, slack: 64 * mib, ledgerAbove: true},
 	{name: "stack", piece: 132 * 2048 * 4096},
 }

@@ -139,6 +139,10 @@ struct ipc {
     F(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, (pointer at)) \
     F(cuImportExternalMemory, cuImportExternalMemory, 10000, (handle *memory, const struct external *from)) \
     F(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, (handle memory)) \
+    F(cuDeviceGetDevResource, cuDeviceGetDevResource, 12040, (int device, void *resource, int type)) \
+    F(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, 12040, (handle *description, void *resources, unsigned count)) \
+    F(cuGreenCtxCreate, cuGreenCtxCreate, 12040, (handle *green, handle description, int device, unsigned flags)) \
+    F(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, (handle green)) \
     F(cuModuleLoadData, cuModuleLoadData, 2000, (handle *module, const void *image)) \
     F(cuModuleUnload, cuModuleUnload, 2000, (handle module)) \
     F(cuModuleGetFunction, cuModuleGetFunction, 2000, (handle *function, handle module, const char *name)) \
