@@ -17,6 +17,8 @@ static enum device_state look_at_shares(struct process *process, struct device *
         view->shares[view->share_count++] = share;
         enforced |= share_enforces(share);
     }
+    // A device without a share is nobody's here: its processes are others'.
+    if (view->share_count == 0) return DEVICE_CLOSED;
     return enforced ? DEVICE_LIMITED : DEVICE_FREE;
 }
 
@@ -56,7 +58,7 @@ struct device *device_view(const unsigned char uuid[16]) {
         if (at->state != DEVICE_UNKNOWN && memcmp(at->uuid, uuid, sizeof at->uuid) != 0) continue;
         view = at;
         // Who has a ledger by now is looked at again.
-        bool looked = at->state == DEVICE_FREE || (at->state == DEVICE_LIMITED && at->shares[0]->ledger.page != NULL);
+        bool looked = at->state == DEVICE_FREE || at->state == DEVICE_CLOSED || (at->state == DEVICE_LIMITED && at->shares[0]->ledger.page != NULL);
         if (looked) break;
         memcpy(at->uuid, uuid, sizeof at->uuid);
         at->share_count = 0;
@@ -64,5 +66,5 @@ struct device *device_view(const unsigned char uuid[16]) {
     }
     lock_drop(&process->device_lock);
     errno = kept;
-    return view != NULL && view->state == DEVICE_LIMITED ? view : NULL;
+    return view != NULL && view->state != DEVICE_FREE ? view : NULL;
 }

@@ -27,7 +27,7 @@ EXPORT nvml_result nvmlDeviceGetMemoryInfo(nvml_device handle, nvml_memory *memo
     MANAGER(nvmlDeviceGetMemoryInfo);
     nvml_result result = real(handle, memory);
     struct device *view = result == NVML_OK && memory != NULL ? view_of(handle) : NULL;
-    if (view == NULL) return result;
+    if (view == NULL || view->state != DEVICE_LIMITED) return result;
     struct report report = charge_report(view);
     memory->total = lesser(report.limit, memory->total);
     memory->free = quota_free(memory->total, report.used, memory->free);
@@ -39,7 +39,7 @@ EXPORT nvml_result nvmlDeviceGetMemoryInfo_v2(nvml_device handle, nvml_memory_v2
     MANAGER(nvmlDeviceGetMemoryInfo_v2);
     nvml_result result = real(handle, memory);
     struct device *view = result == NVML_OK && memory != NULL ? view_of(handle) : NULL;
-    if (view == NULL) return result;
+    if (view == NULL || view->state != DEVICE_LIMITED) return result;
     struct report report = charge_report(view);
     memory->total = lesser(report.limit, memory->total);
     memory->free = quota_free(memory->total, report.used, memory->free);

@@ -91,7 +91,8 @@ void process_closed(const char *what, const char *reason);
 // The table of what is held, and the device of an ordinal where a limit holds for it, NULL where none does.
 struct device *device_limited(int ordinal);
 
-// The device of a UUID, to be looked at by who may hold nothing on it; NULL where no limit holds for it.
+// The device of a UUID, to be looked at by who may hold nothing on it: limited, or closed where it has no share; NULL where
+// no limit holds for it.
 struct device *device_view(const unsigned char uuid[16]);
 
 // The device of the thread's current context, and the context. False where there is none, or no limit holds for it.
