@@ -111,4 +111,85 @@ _Static_assert(offsetof(struct sluice_limits, enforce) == 80, "enforce moved");
 _Static_assert(offsetof(struct sluice_limits, gate) == SLUICE_LIMITS_GATE_OFFSET, "the gate moved");
 _Static_assert(SLUICE_LIMITS_GATE_OFFSET % 64 == 0, "the gate begins a cache line");
 
+// The first word of a usage page that a library has begun: "SLCU".
+#define SLUICE_USAGE_MAGIC 0x55434c53u
+
+// Processes that can share a ledger. One more is refused all memory and counted.
+#define SLUICE_USAGE_SLOTS 1024u
+
+// A usage file is exactly this long.
+#define SLUICE_USAGE_SIZE (4096u + SLUICE_USAGE_SLOTS * 64u)
+
+// What a slot's word counts in.
+#define SLUICE_USAGE_UNIT 4096u
+
+// Locks are classic POSIX byte-range locks on the usage file: the kernel drops them with their process, however it ends, and
+// no child inherits them. Whoever holds the growth byte may raise credits, take back unused credit and clear dead slots. A
+// process holds the life byte of its slot, the slot's first byte, for as long as it lives.
+#define SLUICE_USAGE_GROWTH_BYTE 0u
+#define SLUICE_USAGE_LIFE_BYTE(slot) (4096u + (slot) * 64u)
+
+// struct sluice_usage_slot is what one process holds. Its process alone writes it; once the life byte is free, whoever holds
+// the growth byte does.
+struct sluice_usage_slot {
+  // {credit, held}: what the process may hold in the high 32 bits, what it holds in the low 32, in units. held moves by
+  // compare-and-swap within credit; credit grows under the growth byte only, so the sum of credits never passes the limit.
+  uint64_t word;
+  // Who has the slot: never twice the same, 0 where nobody has.
+  uint64_t stamp;
+  // Bytes of held that other processes may map, and bytes of others' that this process has mapped without paying.
+  uint64_t exported;
+  uint64_t imported;
+  // The process as its own PID namespace numbers it, and the inode of that namespace. Only for showing.
+  uint32_t pid;
+  uint32_t pid_namespace;
+  // What the library cost the process so far: thread CPU time of its start, and time waited for the growth byte, in ns.
+  uint64_t start_cpu;
+  uint64_t lock_wait;
+  uint64_t reserved;
+};
+
+// struct sluice_usage is the file `usage`, written by the library in every process of the share, read by the agent, which
+// never trusts it. A file of zeros is a valid empty ledger.
+struct sluice_usage {
+  // SLUICE_USAGE_MAGIC once a process has registered; version and min_reader as in limits.
+  uint32_t magic;
+  uint32_t version;
+  uint32_t min_reader;
+  // One more than the highest slot that was ever used.
+  uint32_t slots_used;
+  // Bytes whose exporting process is gone while others of the share still map them. They count as held.
+  uint64_t orphan;
+  // The limit in bytes that the first process fixed, where no agent gives one; 0 under an agent.
+  uint64_t limit;
+  // Counters, each added to by any process: refusals by the limit; refusals by the driver within the limit; processes
+  // that found no slot; slots cleared after their process; processes that had to register again; functions of the driver
+  // handed out in a variant that the library does not know; bytes given above the limit, because they were there already.
+  uint64_t refused;
+  uint64_t refused_by_driver;
+  uint64_t slots_full;
+  uint64_t reaped;
+  uint64_t registered_again;
+  uint64_t unknown_variants;
+  uint64_t forced;
+  uint8_t reserved[4008];
+  struct sluice_usage_slot slots[SLUICE_USAGE_SLOTS];
+};
+
+_Static_assert(sizeof(struct sluice_usage_slot) == 64, "a slot is a cache line");
+_Static_assert(sizeof(struct sluice_usage) == SLUICE_USAGE_SIZE, "usage is header and slots");
+_Static_assert(offsetof(struct sluice_usage, magic) == 0, "usage magic moved");
+_Static_assert(offsetof(struct sluice_usage, slots_used) == 12, "slots_used moved");
+_Static_assert(offsetof(struct sluice_usage, orphan) == 16, "orphan moved");
+_Static_assert(offsetof(struct sluice_usage, limit) == 24, "usage limit moved");
+_Static_assert(offsetof(struct sluice_usage, refused) == 32, "counters moved");
+_Static_assert(offsetof(struct sluice_usage, slots) == 4096, "slots moved");
+_Static_assert(offsetof(struct sluice_usage_slot, word) == 0, "word moved");
+_Static_assert(offsetof(struct sluice_usage_slot, stamp) == 8, "stamp moved");
+_Static_assert(offsetof(struct sluice_usage_slot, exported) == 16, "exported moved");
+_Static_assert(offsetof(struct sluice_usage_slot, imported) == 24, "imported moved");
+_Static_assert(offsetof(struct sluice_usage_slot, pid) == 32, "pid moved");
+_Static_assert(offsetof(struct sluice_usage_slot, start_cpu) == 40, "start_cpu moved");
+_Static_assert(SLUICE_USAGE_LIFE_BYTE(0) == offsetof(struct sluice_usage, slots), "the life byte is the slot's first");
+
 #endif  // SLUICE_ABI_H

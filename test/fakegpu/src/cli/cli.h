@@ -8,8 +8,8 @@
 
 // The options a command line can hold; NULL or the default where one is absent.
 struct options {
-    const char *state, *board, *mig, *seed, *driver, *root, *libs, *call, *result, *instance, *name;
-    long gpu, gpus, count, pid, memory_mib, delay_ms, xid; // -1: absent
+    const char *state, *board, *mig, *seed, *driver, *root, *libs, *call, *result, *instance, *name, *timing, *blind;
+    long gpu, gpus, count, pid, memory_mib, delay_ms, xid, linger_ms; // -1: absent
     int force, json, lost, found, clear, stay;
 };
 
@@ -34,6 +34,7 @@ int command_attach(const struct options *options);
 int command_detach(const struct options *options);
 int command_reset(const struct options *options);
 int command_reboot(const struct options *options);
+int command_behave(const struct options *options);
 int command_root(const struct options *options);
 
 #endif

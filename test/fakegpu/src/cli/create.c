@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "state/proc.h"
 #include "state/uuid.h"
 
 #define DEFAULT_DRIVER "580.159.04"
@@ -58,6 +59,7 @@ int command_create(const struct options *o) {
     state->version = FG_VERSION;
     state->size = sizeof *state;
     state->seed = seed_of(o);
+    state->home_pid_ns = fg_own_pid_ns();
     snprintf(state->driver, sizeof state->driver, "%s", driver);
     for (unsigned i = 0; i < (unsigned)o->gpus; i++) place_gpu(state, i, &board, mig);
     state->gpu_count = (uint32_t)o->gpus;

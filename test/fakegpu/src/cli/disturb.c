@@ -92,7 +92,9 @@ static int attach(const struct options *o, struct fg_db *db) {
                              .start_time = fg_process_start((unsigned)o->pid),
                              .pid_ns = fg_own_pid_ns(),
                              .bytes = (uint64_t)o->memory_mib << 20,
-                             .gpu = (uint32_t)gpu};
+                             .gpu = (uint32_t)gpu,
+                             .lane = FG_LANES,
+                             .contexts = 1};
     if (record.start_time == 0 && !o->stay) return fail("there is no process %ld; --stay keeps it all the same", o->pid);
     if (chosen_instance(o, db, gpu, &record.gi, &record.ci) != 0) return 1;
     return fg_proc_add(db, &record) < 0 ? fail("the node has %d processes already", FG_MAX_PROCS) : 0;
@@ -105,7 +107,7 @@ static int detach(const struct options *o, struct fg_db *db) {
         uint32_t kind = fg_read(&p->kind);
         if ((kind != FG_PROC_ATTACHED && kind != FG_PROC_STAYING) || p->pid != (uint32_t)o->pid) continue;
         if (o->gpu >= 0 && p->gpu != (uint32_t)o->gpu) continue;
-        fg_publish(&p->kind, FG_PROC_FREE);
+        fg_proc_free(db, i);
         found = 1;
     }
     return found ? 0 : fail("no attached process %ld", o->pid);
@@ -121,6 +123,21 @@ static int reboot_node(const struct options *o, struct fg_db *db) {
     (void)o;
     fg_node_reboot(db);
     return 0;
+}
+
+static int on_off(const char *option, const char *text, uint32_t *word) {
+    if (text == NULL) return 0;
+    int on = strcmp(text, "on") == 0;
+    if (!on && strcmp(text, "off") != 0) return fail("--%s is on or off, not \"%s\"", option, text);
+    fg_publish(word, (uint32_t)on);
+    return 0;
+}
+
+// What the driver does beyond the plain: each is off in a new node.
+static int behave(const struct options *o, struct fg_db *db) {
+    if (o->timing == NULL && o->blind == NULL && o->linger_ms < 0) return fail("--timing, --linger-ms or --blind is needed");
+    if (o->linger_ms >= 0) fg_publish(&db->state->linger_ms, (uint32_t)o->linger_ms);
+    return on_off("timing", o->timing, &db->state->timing) != 0 || on_off("blind", o->blind, &db->state->blind) != 0;
 }
 
 static int locked(const struct options *o, int (*change)(const struct options *, struct fg_db *)) {
@@ -139,3 +156,4 @@ int command_attach(const struct options *o) { return locked(o, attach); }
 int command_detach(const struct options *o) { return locked(o, detach); }
 int command_reset(const struct options *o) { return locked(o, reset); }
 int command_reboot(const struct options *o) { return locked(o, reboot_node); }
+int command_behave(const struct options *o) { return locked(o, behave); }

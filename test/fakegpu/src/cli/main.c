@@ -26,6 +26,9 @@ static const char usage[] =
     "  attach  --gpu N --pid P --memory MIB [--instance PROFILE:START] [--stay]\n"
     "          a process on the GPU until it ends; with --stay until detached\n"
     "  detach  --pid P [--gpu N]\n"
+    "  behave  [--timing on|off] [--linger-ms MS] [--blind on|off]\n"
+    "          allocations take their real time; a dead process's memory stays that long;\n"
+    "          in other PID namespaces NVML tells 0 for every process\n"
     "  reset   --gpu N                              instances go, a pending MIG mode becomes current\n"
     "  reboot                                       resets all; Hopper and later forget the MIG mode\n"
     "  root    --root DIR [--libs DIR]              a driver root: libraries, device nodes, MIG minors\n";
@@ -108,7 +111,8 @@ static int parse(int argc, char **argv, struct options *o) {
         {"xid", OPTION_NUMBER, &o->xid},         {"force", OPTION_FLAG, &o->force},
         {"json", OPTION_FLAG, &o->json},         {"lost", OPTION_FLAG, &o->lost},
         {"found", OPTION_FLAG, &o->found},       {"clear", OPTION_FLAG, &o->clear},
-        {"stay", OPTION_FLAG, &o->stay},
+        {"stay", OPTION_FLAG, &o->stay},         {"timing", OPTION_TEXT, &o->timing},
+        {"blind", OPTION_TEXT, &o->blind},       {"linger-ms", OPTION_NUMBER, &o->linger_ms},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };
     struct option long_options[KNOWN + 1] = {{0}};
@@ -134,9 +138,10 @@ int main(int argc, char **argv) {
         {"create", command_create}, {"add", command_add},       {"boards", command_boards}, {"show", command_show},
         {"count", command_count},   {"fault", command_fault},   {"xid", command_xid},       {"attach", command_attach},
         {"detach", command_detach}, {"reset", command_reset},   {"reboot", command_reboot}, {"root", command_root},
+        {"behave", command_behave},
     };
     struct options options = {
-        .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1};
+        .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1};
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
         fputs(usage, argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;

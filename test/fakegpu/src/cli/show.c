@@ -34,7 +34,7 @@ static void show_processes(struct fg_db *db, unsigned gpu) {
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
         if (!fg_proc_matches(p, gpu, FG_NO_INSTANCE, FG_NO_INSTANCE)) continue;
-        printf("    process %u  %llu MiB", p->pid, (unsigned long long)(p->bytes >> 20));
+        printf("    process %u  %llu MiB", p->pid, (unsigned long long)(fg_proc_own_bytes(db, i) >> 20));
         if (p->gi != FG_NO_INSTANCE) printf("  gi %u", p->gi);
         printf("\n");
     }
@@ -97,7 +97,8 @@ static void json_processes(struct fg_db *db, unsigned gpu) {
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
         if (!fg_proc_matches(p, gpu, FG_NO_INSTANCE, FG_NO_INSTANCE)) continue;
-        printf("%s{\"pid\":%u,\"bytes\":%llu", comma, p->pid, (unsigned long long)p->bytes);
+        printf("%s{\"pid\":%u,\"bytes\":%llu,\"contexts\":%u", comma, p->pid, (unsigned long long)fg_proc_own_bytes(db, i),
+               p->contexts);
         if (p->gi != FG_NO_INSTANCE) printf(",\"gi\":%u", p->gi);
         if (p->ci != FG_NO_INSTANCE) printf(",\"ci\":%u", p->ci);
         printf("}");
@@ -128,6 +129,7 @@ static void show_json(struct fg_db *db) {
                gpu->minor, gpu->uuid, gpu->board, board.product);
         printf("\"pciBusId\":\"0000:%02x:00.0\",\"numa\":%u,\"totalMiB\":%d,\"reservedMiB\":%d,", gpu->bus, gpu->numa,
                board.total_mib, board.reserved_mib);
+        printf("\"usedBytes\":%llu,", (unsigned long long)fg_proc_bytes(db, i, FG_NO_INSTANCE, FG_NO_INSTANCE));
         printf("\"migMode\":{\"current\":%s,\"pending\":%s},\"lost\":%s,\"instances\":[",
                mig & FG_MIG_CURRENT ? "true" : "false", mig & FG_MIG_PENDING ? "true" : "false",
                fg_read(&gpu->lost) ? "true" : "false");

@@ -22,9 +22,17 @@ enum {
     CU_INVALID_HANDLE = 400,
     CU_NOT_FOUND = 500,
     CU_NOT_READY = 600,
+    CU_CONTEXT_ALREADY_IN_USE = 216,
+    CU_FILE_NOT_FOUND = 301,
     CU_CONTEXT_IS_DESTROYED = 709,
     CU_NOT_SUPPORTED = 801,
     CU_SYSTEM_DRIVER_MISMATCH = 803,
+    CU_CAPTURE_UNSUPPORTED = 900,
+    CU_CAPTURE_INVALIDATED = 901,
+    CU_CAPTURE_UNMATCHED = 903,
+    CU_CAPTURE_IMPLICIT = 906,
+    CU_CAPTURED_EVENT = 907,
+    CU_CAPTURE_WRONG_THREAD = 908,
     CU_UNKNOWN = 999,
 };
 
@@ -36,9 +44,120 @@ typedef struct cu_event_st *cu_event;
 typedef struct cu_module_st *cu_module;
 typedef struct cu_function_st *cu_function;
 
+typedef struct cu_pool_st *cu_pool;
+typedef struct cu_array_st *cu_array;
+typedef struct cu_mipmap_st *cu_mipmap;
+typedef struct cu_graph_st *cu_graph;
+typedef struct cu_node_st *cu_node;
+typedef struct cu_exec_st *cu_exec;
+typedef struct cu_external_st *cu_external;
+typedef struct cu_green_st *cu_green;
+typedef struct cu_library_st *cu_library;
+typedef unsigned long long cu_physical; // the handle of a physical allocation
+
 typedef struct {
     char bytes[16];
 } cu_uuid;
+
+enum { CU_LOCATION_DEVICE = 1, CU_LOCATION_HOST = 2, CU_LOCATION_HOST_NUMA = 3, CU_LOCATION_HOST_NUMA_CURRENT = 4 };
+typedef struct {
+    int type, id;
+} cu_location;
+
+typedef struct {
+    cu_location location;
+    int flags;
+} cu_access;
+
+enum { CU_ALLOCATION_PINNED = 1, CU_HANDLE_FD = 1 };
+typedef struct {
+    int type, handle_types;
+    cu_location location;
+    void *windows;
+    unsigned char flags[8];
+} cu_physical_properties;
+
+typedef struct {
+    int type, handle_types;
+    cu_location location;
+    void *windows;
+    size_t max_size;
+    unsigned short usage;
+    unsigned char reserved[54];
+} cu_pool_properties;
+
+typedef struct {
+    cu_pool_properties properties;
+    const cu_access *access;
+    size_t access_count;
+    size_t size;
+    cu_pointer pointer; // out
+} cu_alloc_node;
+
+typedef struct {
+    char bytes[64];
+} cu_ipc_handle;
+
+typedef struct {
+    size_t width, height;
+    int format;
+    unsigned channels;
+} cu_array_descriptor;
+
+typedef struct {
+    size_t width, height, depth;
+    int format;
+    unsigned channels, flags;
+} cu_array3d_descriptor;
+
+typedef struct {
+    int type;
+    union {
+        int fd;
+        struct {
+            void *handle;
+            const void *name;
+        } windows;
+    } handle;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} cu_external_descriptor;
+
+typedef struct {
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} cu_external_buffer;
+
+typedef struct {
+    unsigned long long offset;
+    cu_array3d_descriptor array;
+    unsigned levels, reserved[16];
+} cu_external_mipmap;
+
+typedef struct {
+    cu_function function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void **parameters, **extra;
+} cu_kernel_node;
+
+typedef struct {
+    cu_kernel_node first;
+    cu_function kernel;
+    cu_context context;
+} cu_kernel_node_v2;
+
+enum { CU_NODE_KERNEL = 0, CU_NODE_GRAPH = 4, CU_NODE_EMPTY = 5, CU_NODE_ALLOC = 10, CU_NODE_FREE = 11 };
+typedef struct {
+    int type, reserved0[3];
+    union {
+        long long padding[29];
+        cu_kernel_node_v2 kernel;
+        cu_graph graph;
+        cu_alloc_node alloc;
+        cu_pointer free;
+    };
+    long long reserved2;
+} cu_node_parameters;
 
 // The two streams that are constants instead of handles.
 #define CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)

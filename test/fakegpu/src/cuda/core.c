@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "state/proc.h"
 
 // A C library has one state per process; nothing else in here is global.
@@ -108,8 +109,18 @@ uint64_t core_used(struct core *core, const struct device *device) {
     return fg_proc_bytes(&core->db, device->gpu, device->gi, FG_NO_INSTANCE);
 }
 
+cu_result core_enter_unsafe(struct core **core, cu_context *context) {
+    cu_result result = core_enter_context(core, context);
+    if (result != CU_SUCCESS) return result;
+    result = capture_forbids(*core);
+    if (result != CU_SUCCESS) core_leave(*core);
+    return result;
+}
+
 cu_result core_charge(struct core *core, struct device *device, uint64_t bytes) {
-    cu_result result = CU_OUT_OF_MEMORY;
+    cu_result result = core_appear(core, device);
+    if (result != CU_SUCCESS || bytes == 0) return result;
+    result = CU_OUT_OF_MEMORY;
     fg_lock(&core->db);
     uint64_t used = core_used(core, device);
     if (used <= device->memory && bytes <= device->memory - used) {
@@ -118,6 +129,7 @@ cu_result core_charge(struct core *core, struct device *device, uint64_t bytes) 
         result = CU_SUCCESS;
     }
     fg_unlock(&core->db);
+    if (result != CU_SUCCESS) core_vanish(core, device);
     return result;
 }
 
@@ -125,6 +137,7 @@ void core_refund(struct core *core, struct device *device, uint64_t bytes) {
     fg_lock(&core->db);
     __atomic_fetch_sub(&core->db.state->procs[device->slot].bytes, bytes, __ATOMIC_RELEASE);
     fg_unlock(&core->db);
+    core_vanish(core, device);
 }
 
 uint64_t core_now(void) {

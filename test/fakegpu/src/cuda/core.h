@@ -23,6 +23,10 @@ struct device {
     uint64_t memory; // usable bytes
     int slot;        // of the process record, -1 without a context
     int contexts;    // living ones, the primary included
+    int greens;      // green contexts, each of which keeps the primary one
+    cu_pool default_pool, pool;            // made when first asked for
+    uint64_t graph_reserved, graph_live;   // what graphs keep, and what of it is in use between launches
+    uint64_t graph_reserved_high;
     cu_context primary;
     int primary_references;
     unsigned primary_flags;
@@ -35,6 +39,10 @@ struct cu_context_st {
     struct cu_stream_st *streams; // the first is the default stream, the second the per-thread one
     struct cu_module_st *modules;
     struct cu_event_st *events;
+    struct range *pages; // that small allocations share
+    uint64_t green_bytes; // of green contexts; they go with this one
+    uint64_t code_bytes, code_charged; // modules that were loaded
+    uint64_t limits[3], stack_charged;
     uint64_t queue[QUEUE_DEPTH]; // when the last launches end
     uint64_t launches;
 };
@@ -45,6 +53,7 @@ struct cu_stream_st {
     unsigned flags;
     int priority;
     uint64_t end; // CLOCK_MONOTONIC ns at which what was queued is done
+    struct cu_capture *capture; // NULL: work is done, not recorded
 };
 
 struct core {
@@ -52,18 +61,29 @@ struct core {
     struct device devices[MAX_VISIBLE];
     int device_count;
     cu_context contexts;
+    cu_pool pools;
+    cu_graph graphs;
+    cu_exec execs;
+    struct cu_capture *captures;
 };
 
 // Locks the library, for calls that need cuInit only.
 cu_result core_enter(struct core **core);
 // The same for calls that need a current context.
 cu_result core_enter_context(struct core **core, cu_context *context);
+// The same for calls that a capture forbids: made all the same, they invalidate it.
+cu_result core_enter_unsafe(struct core **core, cu_context *context);
 void core_leave(struct core *core);
 
 cu_result core_init(void);
 int core_context_known(const struct core *core, cu_context context);
 cu_context core_current(void);
 struct device *core_device(struct core *core, cu_device device);
+
+// Registers the process on the device, which its memory needs.
+cu_result core_appear(struct core *core, struct device *device);
+// Forgets it when it has nothing there any more.
+void core_vanish(struct core *core, struct device *device);
 
 // Charges the process on the device, or gives back. Charging fails when the memory does not hold it.
 cu_result core_charge(struct core *core, struct device *device, uint64_t bytes);
@@ -79,10 +99,12 @@ uint64_t core_now(void);
 void core_wait_until(uint64_t when);
 // When everything that was queued in the context is done.
 uint64_t core_context_end(cu_context context);
+// What comes with a synchronisation of the device: pools give back what they need not keep.
+void core_synchronised(struct core *core);
 
 // Frees what a context owns; called with the library locked.
 void core_drop_allocations(struct core *core, cu_context context);
-void core_drop_modules(cu_context context);
+void core_drop_modules(struct core *core, cu_context context);
 void core_drop_events(cu_context context);
 
 #endif

@@ -194,7 +194,13 @@ static int attribute(const struct device *d, unsigned bus, int id) {
     case 76: return d->board.cc_minor;
     case 81: return 233472; // shared memory of a multiprocessor
     case 82: return 65536;  // registers of a multiprocessor
+    case 83: return 1;      // managed memory
+    case 89: return 1;      // of which the host may use pages at the same time
+    case 95: return 1;      // cooperative launches
     case 97: return 232448; // opt-in shared memory of a block
+    case 102: case 103: return 1; // virtual memory management, with descriptors
+    case 115: return 1;           // pools
+    case 119: return 1;           // pools' handle types: descriptors
     default: return 0;
     }
 }
@@ -210,4 +216,31 @@ CU_API cu_result cuDeviceGetAttribute(int *value, int id, cu_device device) {
     *value = attribute(&found, core->db.state->gpus[found.gpu].bus, id);
     core_leave(core);
     return CU_SUCCESS;
+}
+
+CU_API cu_result cuDeviceGetPCIBusId(char *text, int length, cu_device device) {
+    struct device found;
+    struct core *core;
+    if (text == NULL || length < 13) return CU_INVALID_VALUE;
+    cu_result result = copy_device(device, &found);
+    if (result == CU_SUCCESS) result = core_enter(&core);
+    if (result != CU_SUCCESS) return result;
+    snprintf(text, (size_t)length, "0000:%02x:00.0", core->db.state->gpus[found.gpu].bus);
+    core_leave(core);
+    return CU_SUCCESS;
+}
+
+CU_API cu_result cuDeviceComputeCapability(int *major, int *minor, cu_device device) {
+    if (major == NULL || minor == NULL) return CU_INVALID_VALUE;
+    cu_result result = cuDeviceGetAttribute(major, 75, device);
+    return result == CU_SUCCESS ? cuDeviceGetAttribute(minor, 76, device) : result;
+}
+
+CU_API cu_result cuDeviceCanAccessPeer(int *can, cu_device device, cu_device peer) {
+    struct device found;
+    if (can == NULL) return CU_INVALID_VALUE;
+    cu_result result = copy_device(device, &found);
+    if (result == CU_SUCCESS) result = copy_device(peer, &found);
+    if (result == CU_SUCCESS) *can = device != peer;
+    return result;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding functions by name and version, and naming errors.
+// Finding functions by name and version, and naming errors. The answers to odd questions are those of driver 580.159.04.
 #include <string.h>
 
 #include "core.h"
@@ -12,14 +12,27 @@ CU_API cu_result cuGetProcAddress_v2(const char *name, void **address, int versi
     int newest;
     if (name == NULL || address == NULL || flags > ALL_FLAGS) return CU_INVALID_VALUE;
     if (cuDriverGetVersion(&newest) == CU_SUCCESS && version > newest) return CU_INVALID_VALUE;
-    enum query answer = entry_find(name, version, (flags & PER_THREAD) != 0, address);
+    enum query answer = entry_find(name, version < 0 ? newest : version, (flags & PER_THREAD) != 0, address);
     if (status != NULL) *status = answer;
     return CU_SUCCESS;
 }
 
+// The first version has no status: what it does not find is an error, and the address stays as it was.
 CU_API cu_result cuGetProcAddress(const char *name, void **address, int version, uint64_t flags) {
-    cu_result result = cuGetProcAddress_v2(name, address, version, flags, NULL);
-    return result == CU_SUCCESS && *address == NULL ? CU_NOT_FOUND : result;
+    void *found = NULL;
+    if (address == NULL) return CU_INVALID_VALUE;
+    cu_result result = cuGetProcAddress_v2(name, &found, version, flags, NULL);
+    if (result != CU_SUCCESS) return result;
+    if (found == NULL) return CU_NOT_FOUND;
+    *address = found;
+    return CU_SUCCESS;
+}
+
+// The tables that it gives have no public description; none is offered.
+CU_API cu_result cuGetExportTable(const void **table, const cu_uuid *id) {
+    if (table == NULL || id == NULL) return CU_INVALID_VALUE;
+    *table = NULL;
+    return CU_NOT_FOUND;
 }
 
 struct error {
@@ -36,7 +49,7 @@ static const struct error errors[] = {
     {CU_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {CU_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CU_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
+    {CU_FILE_NOT_FOUND, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
     {CU_OPERATING_SYSTEM, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
     {CU_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CU_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
@@ -44,6 +57,8 @@ static const struct error errors[] = {
     {CU_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
     {CU_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver"},
+    {CU_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {CU_CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
     {CU_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

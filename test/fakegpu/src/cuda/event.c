@@ -2,7 +2,7 @@
 // Events: a point in the time of a stream.
 #include <stdlib.h>
 
-#include "core.h"
+#include "capture.h"
 
 #define EVENT_DISABLE_TIMING 2u
 
@@ -11,7 +11,15 @@ struct cu_event_st {
     unsigned flags;
     int recorded;
     uint64_t when;
+    uint64_t capture; // the capture that it was recorded in, 0: none
 };
+
+static struct cu_capture *capture_of(const struct core *core, uint64_t id) {
+    for (struct cu_capture *c = core->captures; id != 0 && c != NULL; c = c->next) {
+        if (c->id == id) return c;
+    }
+    return NULL;
+}
 
 void core_drop_events(cu_context context) {
     for (cu_event e = context->events; e != NULL;) {
@@ -71,6 +79,8 @@ CU_API cu_result cuEventDestroy_v2(cu_event event) {
     return CU_SUCCESS;
 }
 
+CU_API cu_result cuEventDestroy(cu_event event) { return cuEventDestroy_v2(event); }
+
 CU_API cu_result cuEventRecord(cu_event event, cu_stream handle) {
     struct core *core;
     cu_context context;
@@ -79,7 +89,10 @@ CU_API cu_result cuEventRecord(cu_event event, cu_stream handle) {
     const struct cu_stream_st *stream = core_stream(context, handle);
     if (stream == NULL || !known(core, event)) {
         result = CU_INVALID_HANDLE;
+    } else if (stream->capture != NULL) {
+        event->capture = stream->capture->id;
     } else {
+        event->capture = 0;
         uint64_t now = core_now();
         uint64_t end = stream == context->streams ? core_context_end(context) : stream->end;
         event->recorded = 1;
@@ -93,6 +106,12 @@ CU_API cu_result cuEventQuery(cu_event event) {
     struct core *core;
     cu_result result = enter(event, &core);
     if (result != CU_SUCCESS) return result;
+    struct cu_capture *capture = capture_of(core, event->capture);
+    if (capture != NULL) {
+        capture->invalid = 1;
+        core_leave(core);
+        return CU_CAPTURED_EVENT;
+    }
     uint64_t when = event->when;
     core_leave(core);
     return core_now() >= when ? CU_SUCCESS : CU_NOT_READY;
@@ -102,9 +121,19 @@ CU_API cu_result cuEventSynchronize(cu_event event) {
     struct core *core;
     cu_result result = enter(event, &core);
     if (result != CU_SUCCESS) return result;
+    struct cu_capture *capture = capture_of(core, event->capture);
+    if (capture != NULL) {
+        capture->invalid = 1;
+        core_leave(core);
+        return CU_CAPTURED_EVENT;
+    }
     uint64_t when = event->when;
     core_leave(core);
     core_wait_until(when);
+    result = core_enter(&core);
+    if (result != CU_SUCCESS) return result;
+    core_synchronised(core);
+    core_leave(core);
     return CU_SUCCESS;
 }
 
@@ -133,9 +162,20 @@ CU_API cu_result cuStreamWaitEvent(cu_stream handle, cu_event event, unsigned fl
     cu_stream stream = core_stream(context, handle);
     if (stream == NULL || !known(core, event)) {
         result = CU_INVALID_HANDLE;
+    } else if (capture_of(core, event->capture) != NULL) {
+        stream->capture = capture_of(core, event->capture); // it joins
     } else if (event->when > stream->end) {
         stream->end = event->when;
     }
     core_leave(core);
     return result;
+}
+
+CU_API cu_result cuEventRecordWithFlags(cu_event event, cu_stream stream, unsigned flags) {
+    (void)flags;
+    return cuEventRecord(event, stream);
+}
+
+CU_API cu_result cuEventElapsedTime_v2(float *milliseconds, cu_event start, cu_event end) {
+    return cuEventElapsedTime(milliseconds, start, end);
 }

@@ -3,7 +3,8 @@
 // another, and processes that have work at the same time get equal parts of it.
 #include <string.h>
 
-#include "core.h"
+#include "capture.h"
+#include "kernel_time.h"
 #include "module.h"
 
 #define MAX_THREADS_OF_A_BLOCK 1024u
@@ -33,8 +34,8 @@ static unsigned sharers(const struct fg_gpu *gpu, uint32_t own, uint64_t now) {
     return count;
 }
 
-// Queues `ns` of work and returns when it will be done. MIG devices are apart: they share with nobody.
-static uint64_t queue(struct core *core, cu_context context, cu_stream stream, uint64_t ns) {
+// MIG devices are apart: they share with nobody.
+uint64_t kernel_queue(struct core *core, cu_context context, cu_stream stream, uint64_t ns) {
     const struct device *device = &core->devices[context->device];
     struct fg_gpu *gpu = &core->db.state->gpus[device->gpu];
     uint32_t lane = core->db.state->procs[device->slot].lane;
@@ -46,6 +47,10 @@ static uint64_t queue(struct core *core, cu_context context, cu_stream stream, u
     }
     stream->end = start + ns;
     return stream->end;
+}
+
+uint64_t kernel_time(cu_function function, void **parameters, void **extra) {
+    return function->kernel == KERNEL_SPIN ? first_argument(parameters, extra) * 1000 : 0;
 }
 
 static cu_result launch(cu_function function, const cu_launch_config *config, void **parameters, void **extra) {
@@ -61,10 +66,19 @@ static cu_result launch(cu_function function, const cu_launch_config *config, vo
         core_leave(core);
         return CU_INVALID_HANDLE;
     }
-    uint64_t ns = function->kernel == KERNEL_SPIN ? first_argument(parameters, extra) * 1000 : 0;
+    if (stream->capture != NULL) {
+        result = capture_kernel(core, stream, kernel_time(function, parameters, extra));
+        core_leave(core);
+        return result;
+    }
+    result = module_resident(core, context, function);
+    if (result != CU_SUCCESS) {
+        core_leave(core);
+        return result;
+    }
     uint64_t *place = &context->queue[context->launches++ % QUEUE_DEPTH];
     uint64_t oldest = *place; // the queue is full until this one is done
-    *place = queue(core, context, stream, ns);
+    *place = kernel_queue(core, context, stream, kernel_time(function, parameters, extra));
     core_leave(core);
     core_wait_until(oldest);
     return CU_SUCCESS;
@@ -78,22 +92,12 @@ CU_API cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned 
     return launch(function, &config, parameters, extra);
 }
 
-CU_API cu_result cuLaunchKernel_ptsz(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                     cu_stream stream, void **parameters, void **extra) {
-    if (stream == NULL) stream = CU_STREAM_PER_THREAD;
-    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters,
-                          extra);
+CU_API cu_result cuLaunchCooperativeKernel(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                                           cu_stream stream, void **parameters) {
+    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, NULL);
 }
 
 CU_API cu_result cuLaunchKernelEx(const cu_launch_config *config, cu_function function, void **parameters, void **extra) {
     return config == NULL ? CU_INVALID_VALUE : launch(function, config, parameters, extra);
-}
-
-CU_API cu_result cuLaunchKernelEx_ptsz(const cu_launch_config *config, cu_function function, void **parameters,
-                                       void **extra) {
-    if (config == NULL) return CU_INVALID_VALUE;
-    cu_launch_config own = *config;
-    if (own.stream == NULL) own.stream = CU_STREAM_PER_THREAD;
-    return launch(function, &own, parameters, extra);
 }

@@ -20,9 +20,14 @@ struct cu_function_st {
 struct cu_module_st {
     struct cu_module_st *next;
     struct cu_function_st functions[KERNELS];
+    uint64_t bytes; // of code
+    int resident;   // its code is on the device
+    cu_library library;
 };
 
 // The function's module is loaded in the context.
 int module_owns(cu_context context, cu_function function);
+// Brings the module's code to the device, as loading does, or with lazy loading the first launch.
+cu_result module_resident(struct core *core, cu_context context, cu_function function);
 
 #endif

@@ -2,7 +2,7 @@
 // Streams: each is the time at which what was queued on it is done.
 #include <stdlib.h>
 
-#include "core.h"
+#include "capture.h"
 
 cu_stream core_stream(cu_context context, cu_stream handle) {
     if (handle == NULL || handle == CU_STREAM_LEGACY) return context->streams;
@@ -63,6 +63,7 @@ CU_API cu_result cuStreamDestroy_v2(cu_stream handle) {
     if (stream == context->streams || stream == per_thread) {
         result = CU_INVALID_HANDLE;
     } else {
+        capture_forget(core, stream);
         // Its work goes on: the context is not done before it.
         if (stream->end > per_thread->end) per_thread->end = stream->end;
         for (cu_stream *link = &context->streams; *link != NULL; link = &(*link)->next) {
@@ -87,11 +88,22 @@ CU_API cu_result cuStreamSynchronize(cu_stream handle) {
     cu_stream stream;
     cu_result result = enter(handle, &core, &context, &stream);
     if (result != CU_SUCCESS) return result;
+    if (stream->capture != NULL) {
+        result = capture_break(stream);
+        core_leave(core);
+        return result;
+    }
     uint64_t end = end_of(context, stream);
     core_leave(core);
     core_wait_until(end);
+    result = core_enter(&core);
+    if (result != CU_SUCCESS) return result;
+    core_synchronised(core);
+    core_leave(core);
     return CU_SUCCESS;
 }
+
+CU_API cu_result cuStreamDestroy(cu_stream stream) { return cuStreamDestroy_v2(stream); }
 
 CU_API cu_result cuStreamQuery(cu_stream handle) {
     struct core *core;
@@ -99,6 +111,11 @@ CU_API cu_result cuStreamQuery(cu_stream handle) {
     cu_stream stream;
     cu_result result = enter(handle, &core, &context, &stream);
     if (result != CU_SUCCESS) return result;
+    if (stream->capture != NULL) {
+        result = capture_break(stream);
+        core_leave(core);
+        return result;
+    }
     uint64_t end = end_of(context, stream);
     core_leave(core);
     return core_now() >= end ? CU_SUCCESS : CU_NOT_READY;
@@ -138,4 +155,10 @@ CU_API cu_result cuStreamGetPriority(cu_stream handle, int *priority) {
     *priority = stream->priority;
     core_leave(core);
     return CU_SUCCESS;
+}
+
+CU_API cu_result cuStreamGetCtx_v2(cu_stream stream, cu_context *context, cu_green *green) {
+    if (green == NULL) return CU_INVALID_VALUE;
+    *green = NULL;
+    return cuStreamGetCtx(stream, context);
 }

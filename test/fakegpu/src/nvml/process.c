@@ -20,13 +20,14 @@ static unsigned collect(struct fg_db *db, const struct nv_target *t, nv_process 
     unsigned gi, ci, count = 0;
     instance_of(db, t, &gi, &ci);
     fg_proc_reap(db);
+    int blind = db->state->blind && fg_own_pid_ns() != db->state->home_pid_ns;
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
-        if (!fg_proc_matches(p, (unsigned)t->gpu, gi, ci)) continue;
+        if (!fg_proc_matches(p, (unsigned)t->gpu, gi, ci) || p->contexts == 0) continue;
         unsigned at = 0;
         while (at < count && !(list[at].pid == p->pid && list[at].gi == p->gi && list[at].ci == p->ci)) at++;
         if (at == count) list[count++] = (nv_process){.pid = p->pid, .gi = p->gi, .ci = p->ci};
-        list[at].used += p->bytes;
+        if (!blind) list[at].used += fg_proc_own_bytes(db, i);
     }
     return count;
 }

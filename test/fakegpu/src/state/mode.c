@@ -47,7 +47,8 @@ int fg_gpu_reset(struct fg_db *db, unsigned index) {
 }
 
 void fg_node_reboot(struct fg_db *db) {
-    for (int i = 0; i < FG_MAX_PROCS; i++) fg_publish(&db->state->procs[i].kind, FG_PROC_FREE);
+    for (int i = 0; i < FG_MAX_OBJECTS; i++) fg_publish(&db->state->objects[i].used, 0);
+    for (int i = 0; i < FG_MAX_PROCS; i++) fg_proc_free(db, i);
     for (unsigned i = 0; i < fg_read(&db->state->gpu_count); i++) {
         struct fg_gpu *gpu = &db->state->gpus[i];
         if (arch_of(gpu) != FG_AMPERE) fg_publish(&gpu->mig, 0);

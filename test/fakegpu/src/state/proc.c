@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "object.h"
 
 uint64_t fg_process_start(unsigned pid) {
     char path[64], text[1024];
@@ -42,11 +45,29 @@ static int alive(struct fg_db *db, int slot, uint64_t own_ns) {
     }
 }
 
+static uint64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// Whether the memory of a process that was found dead is still being taken back.
+static int lingers(struct fg_db *db, struct fg_proc *p) {
+    if (db->state->linger_ms == 0) return 0;
+    if (p->until == 0) __atomic_store_n(&p->until, monotonic_ns() + db->state->linger_ms * 1000000ull, __ATOMIC_RELEASE);
+    return monotonic_ns() < p->until;
+}
+
+void fg_proc_free(struct fg_db *db, int slot) {
+    fg_object_forget(db, slot);
+    fg_publish(&db->state->procs[slot].kind, FG_PROC_FREE);
+}
+
 void fg_proc_reap(struct fg_db *db) {
     uint64_t own_ns = fg_own_pid_ns();
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         struct fg_proc *p = &db->state->procs[i];
-        if (fg_read(&p->kind) != FG_PROC_FREE && !alive(db, i, own_ns)) fg_publish(&p->kind, FG_PROC_FREE);
+        if (fg_read(&p->kind) != FG_PROC_FREE && !alive(db, i, own_ns) && !lingers(db, p)) fg_proc_free(db, i);
     }
 }
 
@@ -67,9 +88,14 @@ uint64_t fg_proc_bytes(struct fg_db *db, unsigned gpu, unsigned gi, unsigned ci)
     fg_proc_reap(db);
     uint64_t sum = 0;
     for (int i = 0; i < FG_MAX_PROCS; i++) {
-        if (fg_proc_matches(&db->state->procs[i], gpu, gi, ci)) sum += db->state->procs[i].bytes;
+        const struct fg_proc *p = &db->state->procs[i];
+        if (fg_proc_matches(p, gpu, gi, ci)) sum += p->bytes + p->managed;
     }
-    return sum;
+    return sum + fg_object_bytes(db, gpu, gi);
+}
+
+uint64_t fg_proc_own_bytes(struct fg_db *db, int slot) {
+    return db->state->procs[slot].bytes + fg_object_paid(db, slot);
 }
 
 int fg_proc_add(struct fg_db *db, const struct fg_proc *record) {

@@ -15,6 +15,7 @@
 // first close.
 #define LOCK_STATE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_STATE + 16)
+#define LOCK_OBJECTS (LOCK_SLOTS + FG_MAX_PROCS)
 
 static int lock_byte(int fd, int command, short type, off_t at) {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
@@ -129,3 +130,33 @@ int fg_hold_slot(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_SE
 void fg_release_slot(struct fg_db *db, int slot) { lock_byte(db->fd, F_OFD_SETLK, F_UNLCK, LOCK_SLOTS + slot); }
 
 int fg_slot_held(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_GETLK, F_WRLCK, LOCK_SLOTS + slot) == 1; }
+
+// The object's generation and number, as the place in the file to which a descriptor of it is set.
+static off_t place_of(const struct fg_db *db, int object) {
+    return ((off_t)db->state->objects[object].generation << 16) + object;
+}
+
+// Whoever has the description open, by whatever way it came to them, holds the lock.
+int fg_object_descriptor(struct fg_db *db, int object) {
+    int fd = open(db->path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    if (lock_byte(fd, F_OFD_SETLK, F_RDLCK, LOCK_OBJECTS + object) != 0 || lseek(fd, place_of(db, object), SEEK_SET) < 0) {
+        close(fd);
+        return -EIO;
+    }
+    return fd;
+}
+
+int fg_object_described(struct fg_db *db, int descriptor) {
+    struct stat own, its;
+    if (fstat(db->fd, &own) != 0 || fstat(descriptor, &its) != 0) return -1;
+    if (own.st_dev != its.st_dev || own.st_ino != its.st_ino) return -1;
+    off_t place = lseek(descriptor, 0, SEEK_CUR);
+    int object = (int)(place & 0xffff);
+    if (place <= 0 || object >= FG_MAX_OBJECTS) return -1;
+    return fg_read(&db->state->objects[object].used) && place_of(db, object) == place ? object : -1;
+}
+
+int fg_object_open(struct fg_db *db, int object) {
+    return lock_byte(db->fd, F_OFD_GETLK, F_WRLCK, LOCK_OBJECTS + object) == 1;
+}

@@ -14,7 +14,7 @@
 #include "board.h"
 
 #define FG_MAGIC 0x31555047454b4146ull // "FAKEGPU1"
-#define FG_VERSION 1u
+#define FG_VERSION 2u
 
 #define FG_MAX_GPUS 64
 #define FG_MAX_GIS 16
@@ -24,6 +24,8 @@
 #define FG_MAX_FAULTS 32
 #define FG_MAX_EVENTS 64
 #define FG_MAX_CALLS 512
+#define FG_MAX_OBJECTS 1024
+#define FG_MAX_HOLDERS 16
 
 #define FG_NO_INSTANCE 0xFFFFFFFFu
 
@@ -74,11 +76,28 @@ struct fg_proc {
     uint32_t pid;
     uint64_t start_time; // of the process, in clock ticks since boot
     uint64_t pid_ns;     // inode of the PID namespace that pid belongs to
-    uint64_t bytes;
+    uint64_t bytes;   // held, contexts included
+    uint64_t managed; // resident managed memory: the GPU shows it, the process's figure does not
+    uint64_t until;   // CLOCK_MONOTONIC ns to which the memory of a dead process stays; 0 while it lives
     uint32_t gpu;
     uint32_t gi; // ids, FG_NO_INSTANCE for the whole GPU
     uint32_t ci;
-    uint32_t lane; // which of the GPU's busy words is its own; FG_LANES for none
+    uint32_t lane;     // which of the GPU's busy words is its own; FG_LANES for none
+    uint32_t contexts; // NVML lists a process that has at least one
+    uint32_t reserved;
+};
+
+// Memory that processes can hand to each other. It stays while a process holds it or a descriptor of it is open; of the
+// holders the first pays, and the next when that one is gone.
+struct fg_object {
+    uint32_t used; // the word that makes the rest count
+    uint32_t generation;
+    uint32_t gpu;
+    uint32_t gi; // as in fg_proc
+    uint64_t bytes;
+    uint32_t exported; // there may be descriptors
+    uint32_t reserved;
+    uint32_t holders[FG_MAX_HOLDERS]; // process slots plus one, 0: none
 };
 
 struct fg_fault {
@@ -108,10 +127,16 @@ struct fg_state {
     char driver[32];
     uint32_t gpu_count;
     uint32_t event_count; // events ever written; the newest lies at (count - 1) % FG_MAX_EVENTS
+    uint64_t home_pid_ns; // the PID namespace that the node was made in
+    uint32_t timing;      // an allocation takes the time that it takes on a real GPU
+    uint32_t linger_ms;   // how long the memory of a dead process stays
+    uint32_t blind;       // in another PID namespace than home NVML tells 0 for each process
+    uint32_t object_count; // generations given to objects so far
     struct fg_fault faults[FG_MAX_FAULTS];
     struct fg_event events[FG_MAX_EVENTS];
     uint64_t calls[FG_MAX_CALLS]; // by position in src/nvml/symbols.txt
     struct fg_proc procs[FG_MAX_PROCS];
+    struct fg_object objects[FG_MAX_OBJECTS];
     struct fg_gpu gpus[FG_MAX_GPUS];
 };
 
@@ -143,6 +168,10 @@ void fg_after_fork_abandon(struct fg_db *db); // or will not use it again
 int fg_hold_slot(struct fg_db *db, int slot);
 void fg_release_slot(struct fg_db *db, int slot);
 int fg_slot_held(struct fg_db *db, int slot);
+// A descriptor that keeps the object, and says which it is; a negative errno when it cannot be made.
+int fg_object_descriptor(struct fg_db *db, int object);
+int fg_object_described(struct fg_db *db, int descriptor); // the object, or -1
+int fg_object_open(struct fg_db *db, int object);          // whether such a descriptor is open
 
 // The word that makes a change visible is stored last and read first.
 static inline void fg_publish(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }

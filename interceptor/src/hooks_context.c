@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contexts. One cannot be measured from inside, so each is charged the figure that the agent measured. A context that dies
+// takes along everything that was allocated in it.
+
+#include <string.h>
+
+#include "charge.h"
+#include "export.h"
+#include "topics.h"
+
+// Gives back all that a context owned. The driver has freed it.
+static void bury(struct process *process, cu_context context) {
+    struct track_entry entry;
+    while (track_take_owned(&process->track, TRACK_NOTHING, context, &entry)) {
+        struct device *device = &process->devices[entry.device];
+        switch (entry.kind) {
+        case TRACK_POINTER: linear_forget(process, &entry); break;
+        case TRACK_MODULE: charge_unpack(device, entry.bytes); break;
+        default: charge_give(device, entry.bytes); break;
+        }
+    }
+}
+
+static void created(struct process *process, struct device *device, cu_context context, uint64_t bytes) {
+    struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .bytes = bytes,
+                                .device = (int16_t)device->ordinal};
+    track_put(&process->track, &entry);
+}
+
+#define CREATE(context, device_ordinal, call)                                   \
+    struct device *device = device_limited(device_ordinal);                     \
+    if (device == NULL || (context) == NULL) return call;                       \
+    uint64_t bytes = charge_context_figure(device);                             \
+    if (!charge_take(device, bytes)) return CU_OUT_OF_MEMORY;                   \
+    cu_result result = call;                                                    \
+    if (result != CU_OK) charge_give(device, bytes);                            \
+    else created(process_limited(), device, *(context), bytes);                 \
+    charge_driver_refused(device, result);                                      \
+    return result
+
+EXPORT cu_result cuCtxCreate(cu_context *context, unsigned flags, cu_device ordinal) {
+    DRIVER(cuCtxCreate);
+    CREATE(context, ordinal, real(context, flags, ordinal));
+}
+
+EXPORT cu_result cuCtxCreate_v2(cu_context *context, unsigned flags, cu_device ordinal) {
+    DRIVER(cuCtxCreate_v2);
+    CREATE(context, ordinal, real(context, flags, ordinal));
+}
+
+EXPORT cu_result cuCtxCreate_v3(cu_context *context, void *affinities, int count, unsigned flags, cu_device ordinal) {
+    DRIVER(cuCtxCreate_v3);
+    CREATE(context, ordinal, real(context, affinities, count, flags, ordinal));
+}
+
+EXPORT cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned flags, cu_device ordinal) {
+    DRIVER(cuCtxCreate_v4);
+    CREATE(context, ordinal, real(context, parameters, flags, ordinal));
+}
+
+// The entry goes first: the driver may give the same handle to another thread at once.
+#define DESTROY(context, call)                                                              \
+    struct process *process = process_limited();                                            \
+    struct track_entry entry;                                                               \
+    if (process == NULL) return call;                                                       \
+    bool known = track_take(&process->track, TRACK_CONTEXT, (uintptr_t)(context), &entry);  \
+    cu_result result = call;                                                                \
+    if (result != CU_OK && known) track_put(&process->track, &entry);                       \
+    if (result != CU_OK) return result;                                                     \
+    if (known) charge_give(&process->devices[entry.device], entry.bytes);                   \
+    bury(process, context);                                                                 \
+    return result
+
+EXPORT cu_result cuCtxDestroy_v2(cu_context context) {
+    DRIVER(cuCtxDestroy_v2);
+    DESTROY(context, real(context));
+}
+
+EXPORT cu_result cuCtxDestroy(cu_context context) {
+    DRIVER(cuCtxDestroy);
+    DESTROY(context, real(context));
+}
+
+EXPORT cu_result cuCtxDetach(cu_context context) {
+    DRIVER(cuCtxDetach);
+    DESTROY(context, real(context));
+}
+
+EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device ordinal) {
+    DRIVER(cuDevicePrimaryCtxRetain);
+    struct device *device = device_limited(ordinal);
+    struct process *process = process_limited();
+    if (device == NULL || context == NULL) return real(context, ordinal);
+    lock_take(&device->lock);
+    uint64_t bytes = device->primary_charged ? 0 : charge_context_figure(device);
+    cu_result result = CU_OUT_OF_MEMORY;
+    if (device->primary_charged || charge_take(device, bytes)) {
+        result = real(context, ordinal);
+        if (result != CU_OK) {
+            charge_give(device, bytes);
+            charge_driver_refused(device, result);
+        } else if (!device->primary_charged) {
+            device->primary = *context;
+            device->primary_charged = true;
+            device->primary_bytes = bytes;
+            created(process, device, *context, 0);
+        }
+    }
+    lock_drop(&device->lock);
+    return result;
+}
+
+// After a release or a reset: was it the last?
+static cu_result primary_ended(cu_device ordinal, cu_result result, bool reset) {
+    struct device *device = result == CU_OK ? device_limited(ordinal) : NULL;
+    struct process *process = process_limited();
+    struct track_entry entry;
+    unsigned flags;
+    int active = reset ? 0 : 1;
+    if (device == NULL) return result;
+    lock_take(&device->lock);
+    if (HAVE(cuDevicePrimaryCtxGetState) && REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) != CU_OK) active = 1;
+    if (device->primary_charged && !active) {
+        track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry);
+        bury(process, device->primary);
+        charge_give(device, device->primary_bytes);
+        device->primary_charged = false;
+        device->primary = NULL;
+    }
+    lock_drop(&device->lock);
+    return result;
+}
+
+EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device ordinal) {
+    DRIVER(cuDevicePrimaryCtxRelease_v2);
+    return primary_ended(ordinal, real(ordinal), false);
+}
+
+EXPORT cu_result cuDevicePrimaryCtxRelease(cu_device ordinal) {
+    DRIVER(cuDevicePrimaryCtxRelease);
+    return primary_ended(ordinal, real(ordinal), false);
+}
+
+EXPORT cu_result cuDevicePrimaryCtxReset_v2(cu_device ordinal) {
+    DRIVER(cuDevicePrimaryCtxReset_v2);
+    return primary_ended(ordinal, real(ordinal), true);
+}
+
+EXPORT cu_result cuDevicePrimaryCtxReset(cu_device ordinal) {
+    DRIVER(cuDevicePrimaryCtxReset);
+    return primary_ended(ordinal, real(ordinal), true);
+}
+
+// A green context keeps the primary one alive and adds a little that comes back with it.
+#define GREEN_BYTES (6ull << 20)
+
+EXPORT cu_result cuGreenCtxCreate(cu_green *green, void *resources, cu_device ordinal, unsigned flags) {
+    DRIVER(cuGreenCtxCreate);
+    struct device *device = device_limited(ordinal);
+    if (device == NULL || green == NULL) return real(green, resources, ordinal, flags);
+    // Retaining the primary context first charges it, and tells which it is.
+    cu_context primary = NULL;
+    cu_result result = cuDevicePrimaryCtxRetain(&primary, ordinal);
+    if (result != CU_OK) return result;
+    result = CU_OUT_OF_MEMORY;
+    if (charge_take(device, GREEN_BYTES)) {
+        result = real(green, resources, ordinal, flags);
+        if (result == CU_OK) {
+            struct track_entry entry = {.key = (uintptr_t)*green, .kind = TRACK_GREEN, .bytes = GREEN_BYTES,
+                                        .owner = primary, .device = (int16_t)ordinal};
+            track_put(&process_limited()->track, &entry);
+        } else {
+            charge_give(device, GREEN_BYTES);
+        }
+    }
+    if (HAVE(cuDevicePrimaryCtxRelease_v2)) cuDevicePrimaryCtxRelease_v2(ordinal);
+    return result;
+}
+
+EXPORT cu_result cuGreenCtxDestroy(cu_green green) {
+    DRIVER(cuGreenCtxDestroy);
+    struct process *process = process_limited();
+    struct track_entry entry;
+    cu_result result = real(green);
+    if (result != CU_OK || process == NULL) return result;
+    if (track_get(&process->track, TRACK_GREEN, (uintptr_t)green, &entry)) primary_ended(entry.device, result, false);
+    return result;
+}
+
+// The context of a green context: the same thing under another name, paid already.
+EXPORT cu_result cuCtxFromGreenCtx(cu_context *context, cu_green green) {
+    DRIVER(cuCtxFromGreenCtx);
+    struct process *process = process_limited();
+    struct track_entry entry, known;
+    cu_result result = real(context, green);
+    if (result != CU_OK || process == NULL || context == NULL) return result;
+    if (track_get(&process->track, TRACK_CONTEXT, (uintptr_t)*context, &known)) return result;
+    if (track_get(&process->track, TRACK_GREEN, (uintptr_t)green, &entry)) {
+        created(process, &process->devices[entry.device], *context, 0);
+    }
+    return result;
+}
+
+// What a limit's value costs: a stack for every thread that can be resident, or the value itself.
+static uint64_t limit_cost(const struct device *device, int limit, size_t value) {
+    int multiprocessors = 0, threads = 0;
+    if (limit != CU_LIMIT_STACK) return value;
+    if (!HAVE(cuDeviceGetAttribute)) return 0;
+    REAL(cuDeviceGetAttribute)(&multiprocessors, CU_ATTRIBUTE_MULTIPROCESSORS, device->ordinal);
+    REAL(cuDeviceGetAttribute)(&threads, CU_ATTRIBUTE_THREADS_PER_MULTIPROCESSOR, device->ordinal);
+    return (uint64_t)value * (unsigned)multiprocessors * (unsigned)threads;
+}
+
+// The figure of a context holds the values that it begins with; what is charged here is what comes on top. The entry's
+// flags remember the first value.
+EXPORT cu_result cuCtxSetLimit(int limit, size_t value) {
+    DRIVER(cuCtxSetLimit);
+    struct here here;
+    size_t first = 0;
+    bool sized = limit == CU_LIMIT_STACK || limit == CU_LIMIT_PRINTF || limit == CU_LIMIT_HEAP;
+    if (!sized || !device_here(&here) || !HAVE(cuCtxGetLimit)) return real(limit, value);
+    struct process *process = process_limited();
+    struct track_entry entry = {.key = (uintptr_t)here.context + (uintptr_t)limit, .kind = TRACK_LIMIT,
+                                .owner = here.context, .device = (int16_t)here.device->ordinal};
+    if (!track_get(&process->track, TRACK_LIMIT, entry.key, &entry)) {
+        if (REAL(cuCtxGetLimit)(&first, limit) != CU_OK) return real(limit, value);
+        entry.flags = first > UINT32_MAX ? UINT32_MAX : (uint32_t)first;
+    }
+    uint64_t cost = value > entry.flags ? limit_cost(here.device, limit, value - entry.flags) : 0, before = entry.bytes;
+    if (cost > before && !charge_take(here.device, cost - before)) return CU_OUT_OF_MEMORY;
+    cu_result result = real(limit, value);
+    if (result != CU_OK) {
+        if (cost > before) charge_give(here.device, cost - before);
+        return result;
+    }
+    if (cost < before) charge_give(here.device, before - cost);
+    entry.bytes = cost;
+    track_put(&process->track, &entry);
+    return result;
+}
+
+// After a synchronisation pools may have shrunk.
+static cu_result synchronised(cu_result result) {
+    struct process *process = process_limited();
+    if (process == NULL || __atomic_load_n(&process->dirty, __ATOMIC_ACQUIRE) == 0) return result;
+    if (__atomic_exchange_n(&process->dirty, 0, __ATOMIC_ACQ_REL) == 0) return result;
+    pool_settle_dirty(process);
+    graph_settle_dirty(process);
+    return result;
+}
+
+EXPORT cu_result cuCtxSynchronize(void) {
+    DRIVER(cuCtxSynchronize);
+    return synchronised(real());
+}
+
+EXPORT cu_result cuCtxSynchronize_v2(cu_context context) {
+    DRIVER(cuCtxSynchronize_v2);
+    return synchronised(real(context));
+}
+
+EXPORT cu_result cuStreamSynchronize(cu_stream stream) {
+    DRIVER(cuStreamSynchronize);
+    return synchronised(real(stream));
+}
+
+EXPORT cu_result cuStreamSynchronize_ptsz(cu_stream stream) {
+    DRIVER(cuStreamSynchronize_ptsz);
+    return synchronised(real(stream));
+}
+
+EXPORT cu_result cuEventSynchronize(cu_event event) {
+    DRIVER(cuEventSynchronize);
+    return synchronised(real(event));
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What topics tell each other: memory may end through another topic's call than it began with.
+
+#ifndef SLUICE_TOPICS_H
+#define SLUICE_TOPICS_H
+
+#include "process.h"
+
+// hooks_linear.c: what an entry held is given back.
+void linear_forget(struct process *process, const struct track_entry *entry);
+
+// hooks_pool.c: memory of a pool was freed at once; pools that may have shrunk are looked at.
+void pool_freed(struct process *process, const struct track_entry *entry);
+void pool_settle_dirty(struct process *process);
+
+// hooks_graph.c: memory of a graph may have been freed; the same look; whether a stream is being captured.
+void graph_freed(struct process *process);
+void graph_settle_dirty(struct process *process);
+bool stream_captures(struct process *process, cu_stream stream, bool per_thread);
+
+// hooks_shared.c: memory that was exported ends.
+void export_ended(struct process *process, cu_ptr pointer);
+// Imports end by frees too.
+void import_freed(struct process *process, cu_ptr pointer);
+
+#endif // SLUICE_TOPICS_H
