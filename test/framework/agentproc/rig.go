@@ -30,6 +30,8 @@ type Rig struct {
 	Node *fakenode.Node
 	// Dir is short, since the paths of sockets are bounded. The agent's directories are below it.
 	Dir string
+	// Library is what the next agent is to place; "" for nothing.
+	Library string
 	// Records are the agent's checkpoint.
 	Records *checkpoint.Store
 
@@ -45,7 +47,7 @@ func New(tb testing.TB, node *fakenode.Node) *Rig {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &Rig{Node: node, Dir: dir, binaries: Build(tb), api: newAPI(tb)}
+	r := &Rig{Library: Library(), Node: node, Dir: dir, binaries: Build(tb), api: newAPI(tb)}
 	if r.Records, err = checkpoint.Open(r.path("state")); err != nil {
 		tb.Fatal(err)
 	}

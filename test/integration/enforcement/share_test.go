@@ -8,13 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/shares"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/test/framework/container"
@@ -153,40 +149,6 @@ func TestWithoutAValidShareThereIsNoMemory(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestOtherFormsStartWithoutTheLibrary has only the page, which says that nothing is held.
-func TestOtherFormsStartWithoutTheLibrary(t *testing.T) {
-	timeSlicing := shared()
-	timeSlicing.Sharing = v1alpha1.SharingTimeSlicing
-	n := newNode(t, exclusive(), timeSlicing)
-	for _, claim := range []struct{ name, index string }{{name: "whole"}, {name: "sliced"}} {
-		result := device("gpu-0")
-		if claim.name == "sliced" {
-			result = share("gpu-1", "8Gi")
-		}
-		plan := n.prepare(t, n.Allocate(claim.name, result))
-		want := []string{"/run/sluice/uid-" + claim.name + "/0/limits ro"}
-		if diff := cmp.Diff(want, ours(plan)); diff != "" {
-			t.Errorf("mounts of %s (-want +got):\n%s", claim.name, diff)
-		}
-		p := run(t, plan, "40")
-		p.arrives(t, "ready")
-		if s := p.next(t, "full"); s.Pieces != 40 || s.Error != 0 {
-			t.Errorf("%s had %d pieces before error %d, want 40 of 40", claim.name, s.Pieces, s.Error)
-		}
-	}
-}
-
-// ours are the mounts that are Sluice's, and whether they can be written.
-func ours(plan container.Plan) []string {
-	var found []string
-	for _, m := range plan.Mounts {
-		if strings.HasPrefix(m.ContainerPath, limits.ContainerRoot) || m.ContainerPath == "/etc/ld.so.preload" {
-			found = append(found, m.ContainerPath+" "+m.Options[0])
-		}
-	}
-	return found
 }
 
 // TestAWholeGPUBesideAShare is one container with a device that is held and one that is not.
