@@ -92,7 +92,7 @@ func makeBell(root *os.Root, dir string) error {
 	if err != nil {
 		return fmt.Errorf("opening the share's directory: %w", err)
 	}
-	defer directory.Close() //nolint:errcheck // it was only looked into
+	defer directory.Close()
 	at := int(directory.Fd())
 	if err := unix.Mknodat(at, BellFile, unix.S_IFIFO|bellMode, 0); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making the bell: %w", err)

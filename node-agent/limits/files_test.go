@@ -144,14 +144,14 @@ func TestHeartbeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close()
+	t.Cleanup(func() { closeHeartbeat(t, first) })
 	beatsAt(t, first, path, 1)
 	// Another agent that opens it writes nothing.
 	second, err := door.Heartbeat()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.Close()
+	t.Cleanup(func() { closeHeartbeat(t, second) })
 	if got := heartbeatIn(t, path); got != 1 {
 		t.Errorf("opening changed the page to %d", got)
 	}
@@ -164,6 +164,13 @@ func TestHeartbeat(t *testing.T) {
 	now, err := limits.Monotonic()
 	if later, err2 := limits.Monotonic(); err != nil || err2 != nil || now == 0 || later < now {
 		t.Errorf("the clock says %d and then %d (%v, %v)", now, later, err, err2)
+	}
+}
+
+func closeHeartbeat(t *testing.T, heartbeat *limits.Heartbeat) {
+	t.Helper()
+	if err := heartbeat.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -52,11 +52,12 @@ func device(name string) resourceapi.DeviceRequestAllocationResult {
 	}
 }
 
-func share(name, memory string) resourceapi.DeviceRequestAllocationResult {
+// share is one of 8 GiB.
+func share(name string) resourceapi.DeviceRequestAllocationResult {
 	r := device(name)
 	r.ShareID = ptr.To(types.UID("share-of-" + name))
 	r.ConsumedCapacity = map[resourceapi.QualifiedName]resource.Quantity{
-		v1alpha1.CapacityMemory: resource.MustParse(memory), v1alpha1.CapacityCompute: resource.MustParse("30"),
+		v1alpha1.CapacityMemory: *resource.NewQuantity(limit, resource.BinarySI), v1alpha1.CapacityCompute: resource.MustParse("30"),
 		v1alpha1.CapacitySlots: resource.MustParse("1"),
 	}
 	return r

@@ -34,7 +34,7 @@ func TestOtherFormsStartWithoutTheLibrary(t *testing.T) {
 	for _, claim := range []struct{ name, index string }{{name: "whole"}, {name: "sliced"}} {
 		result := device("gpu-0")
 		if claim.name == "sliced" {
-			result = share("gpu-1", "8Gi")
+			result = share("gpu-1")
 		}
 		plan := n.prepare(t, n.Allocate(claim.name, result))
 		want := []string{"/run/sluice/uid-" + claim.name + "/0/limits ro"}
@@ -55,7 +55,7 @@ func TestAnAgentWithoutALibraryLimitsNobody(t *testing.T) {
 	n.agent.Kill()
 	n.Library = ""
 	n.agent = n.Start(t)
-	plan := n.prepare(t, n.Allocate("claim", share("gpu-0", "8Gi")))
+	plan := n.prepare(t, n.Allocate("claim", share("gpu-0")))
 	if diff := cmp.Diff([]string{"/run/sluice/uid-claim/0/limits ro"}, ours(plan)); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
@@ -71,7 +71,7 @@ func TestAMissingLibraryIsNoWayOut(t *testing.T) {
 	n.agent.Kill()
 	n.Library = filepath.Join(n.Dir, "missing.so")
 	n.agent = n.Start(t)
-	if _, err := n.agent.Prepare(t.Context(), n.Allocate("claim", share("gpu-1", "8Gi"))); err == nil || !strings.Contains(err.Error(), n.Library) {
+	if _, err := n.agent.Prepare(t.Context(), n.Allocate("claim", share("gpu-1"))); err == nil || !strings.Contains(err.Error(), n.Library) {
 		t.Errorf("a share without its library: %v", err)
 	}
 	n.prepare(t, n.Allocate("whole", device("gpu-0")))
@@ -81,32 +81,25 @@ func TestAMissingLibraryIsNoWayOut(t *testing.T) {
 // has ended.
 func TestAnUpgradeLeavesRunningSharesTheirLibrary(t *testing.T) {
 	n := newNode(t, shared())
-	before := library(t, n.prepare(t, n.Allocate("before", share("gpu-0", "8Gi"))))
-	build, err := os.ReadFile(n.Library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Library = filepath.Join(n.Dir, "newer.so")
-	if err := os.WriteFile(n.Library, append(build, "newer"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	before := library(t, n.prepare(t, n.Allocate("before", share("gpu-0"))))
+	n.Library = newerThan(t, n.Library)
 	old := n.agent
 	n.agent = n.StartAs(t, "newer")
-	if got := library(t, n.prepare(t, n.Allocate("beside", share("gpu-0", "8Gi")))); got != before {
+	if got := library(t, n.prepare(t, n.Allocate("beside", share("gpu-0")))); got != before {
 		t.Errorf("beside the active agent a share gets %s, want its %s", got, before)
 	}
 	old.Kill()
 	n.agent.Kill()
 	n.agent = n.Start(t)
-	plan := n.prepare(t, n.Allocate("after", share("gpu-0", "8Gi")))
+	plan := n.prepare(t, n.Allocate("after", share("gpu-0")))
 	if got := library(t, plan); got == before {
 		t.Errorf("after the upgrade a share gets %s still", got)
 	}
-	if s := run(t, plan).arrives(t, "ready"); s.Total != 8<<30 {
+	if s := run(t, plan).arrives(t, "ready"); s.Total != limit {
 		t.Errorf("under the newer library a process is told of %d bytes", s.Total)
 	}
-	p := run(t, n.prepare(t, n.Allocate("before", share("gpu-0", "8Gi"))))
-	if s := p.arrives(t, "ready"); s.Total != 8<<30 {
+	p := run(t, n.prepare(t, n.Allocate("before", share("gpu-0"))))
+	if s := p.arrives(t, "ready"); s.Total != limit {
 		t.Errorf("a container that starts again under the older one is told of %d bytes", s.Total)
 	}
 	if got := len(versions(t, n)); got != 2 {
@@ -122,6 +115,20 @@ func TestAnUpgradeLeavesRunningSharesTheirLibrary(t *testing.T) {
 	if got := len(versions(t, n)); got != 1 {
 		t.Errorf("%d versions are on the node after the last share of the older one, want 1", got)
 	}
+}
+
+// newerThan is another build of the library: what follows a shared object does not matter to who loads it.
+func newerThan(t *testing.T, library string) string {
+	t.Helper()
+	build, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := filepath.Join(t.TempDir(), "newer.so")
+	if err := os.WriteFile(newer, append(build, "newer"...), 0o600); err != nil { //nolint:gosec // G703: both paths are the test's own
+		t.Fatal(err)
+	}
+	return newer
 }
 
 // library is the path of the library in a container.
@@ -148,19 +155,18 @@ func versions(t *testing.T, n *node) []string {
 // TestAUserWithoutRightsWorksWithItsShare is what most containers run as.
 func TestAUserWithoutRightsWorksWithItsShare(t *testing.T) {
 	n := newNode(t, shared())
-	plan := n.prepare(t, n.Allocate("claim", share("gpu-0", "8Gi")))
+	plan := n.prepare(t, n.Allocate("claim", share("gpu-0")))
 	plan.User = 12345
-	for dir := filepath.Dir(n.Node.State); strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	// The fake driver's state stands for the driver, which everybody may use. The directories above it are the container's.
+	if err := os.Chmod(filepath.Dir(n.Node.State), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Chmod(n.Node.State, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	p := run(t, plan)
 	p.arrives(t, "ready")
-	if s := p.next(t, "full"); s.Pieces != fits(8<<30, 1, 0) || s.Error != outOfMemory {
-		t.Errorf("it had %d pieces before error %d, want %d", s.Pieces, s.Error, fits(8<<30, 1, 0))
+	if s := p.next(t, "full"); s.Pieces != fits(limit, 1, 0) || s.Error != outOfMemory {
+		t.Errorf("it had %d pieces before error %d, want %d", s.Pieces, s.Error, fits(limit, 1, 0))
 	}
 }

@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	// limit is what a share has.
+	limit       = 8 << 30
 	outOfMemory = 2
 	piece       = 256 * mebi
 )
@@ -34,9 +36,8 @@ func (n *node) used(t *testing.T) uint64 {
 }
 
 func TestAShareIsHeld(t *testing.T) {
-	const limit = 8 << 30
 	n := newNode(t, shared())
-	p := run(t, n.prepare(t, n.Allocate("claim", share("gpu-0", "8Gi"))))
+	p := run(t, n.prepare(t, n.Allocate("claim", share("gpu-0"))))
 	if s := p.arrives(t, "ready"); s.Total != limit || s.DeviceTotal != limit {
 		t.Errorf("the process is told of %d and %d bytes, want its share's %d", s.Total, s.DeviceTotal, limit)
 	}
@@ -59,9 +60,8 @@ func TestAShareIsHeld(t *testing.T) {
 
 // TestContainersOfAClaimShareItsLimit has one process killed and the limit raised while the other runs.
 func TestContainersOfAClaimShareItsLimit(t *testing.T) {
-	const limit = 8 << 30
 	n := newNode(t, shared())
-	claim := n.Allocate("claim", share("gpu-0", "8Gi"))
+	claim := n.Allocate("claim", share("gpu-0"))
 	first, second := run(t, n.prepare(t, claim), "10"), run(t, n.prepare(t, claim))
 	first.arrives(t, "ready")
 	second.arrives(t, "ready")
@@ -83,7 +83,7 @@ func TestContainersOfAClaimShareItsLimit(t *testing.T) {
 
 func TestALimitChangesUnderARunningProcess(t *testing.T) {
 	n := newNode(t, shared())
-	claim := n.Allocate("claim", share("gpu-0", "8Gi"))
+	claim := n.Allocate("claim", share("gpu-0"))
 	p := run(t, n.prepare(t, claim))
 	p.arrives(t, "ready")
 	p.next(t, "full")
@@ -110,17 +110,10 @@ func TestALimitChangesUnderARunningProcess(t *testing.T) {
 // TestWithoutAValidShareThereIsNoMemory has the container's root hide its share, or make one of its own.
 func TestWithoutAValidShareThereIsNoMemory(t *testing.T) {
 	n := newNode(t, shared())
-	plan := n.prepare(t, n.Allocate("claim", share("gpu-0", "8Gi")))
+	plan := n.prepare(t, n.Allocate("claim", share("gpu-0")))
 	inside := "/run/sluice/uid-claim/0"
 	own := t.TempDir()
-	page, err := os.ReadFile(filepath.Join(n.Dir, "shares", "uid-claim", "0", limits.LimitsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary.NativeEndian.PutUint64(page[48:], 100<<30)
-	if err := os.WriteFile(filepath.Join(own, limits.LimitsFile), page, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	forge(t, filepath.Join(n.Dir, "shares", "uid-claim", "0", limits.LimitsFile), filepath.Join(own, limits.LimitsFile))
 	for _, tc := range []struct {
 		name   string
 		change func(*container.Plan)
@@ -151,10 +144,23 @@ func TestWithoutAValidShareThereIsNoMemory(t *testing.T) {
 	}
 }
 
+// forge writes a page like another one that grants more.
+func forge(t *testing.T, like, to string) {
+	t.Helper()
+	page, err := os.ReadFile(like)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint64(page[48:], 100<<30)
+	if err := os.WriteFile(to, page, 0o600); err != nil { //nolint:gosec // G703: both paths are the test's own
+		t.Fatal(err)
+	}
+}
+
 // TestAWholeGPUBesideAShare is one container with a device that is held and one that is not.
 func TestAWholeGPUBesideAShare(t *testing.T) {
 	n := newNode(t, exclusive(), shared())
-	p := run(t, n.prepare(t, n.Allocate("claim", device("gpu-0"), share("gpu-1", "8Gi"))), "40")
+	p := run(t, n.prepare(t, n.Allocate("claim", device("gpu-0"), share("gpu-1"))), "40")
 	if s := p.arrives(t, "ready"); s.Total < 100<<30 {
 		t.Errorf("the process is told of %d bytes of the whole GPU", s.Total)
 	}
@@ -165,9 +171,8 @@ func TestAWholeGPUBesideAShare(t *testing.T) {
 
 // TestTheLimitOutlivesTheAgent kills the agent: the heartbeat stands still and the share is held as before.
 func TestTheLimitOutlivesTheAgent(t *testing.T) {
-	const limit = 8 << 30
 	n := newNode(t, shared())
-	p := run(t, n.prepare(t, n.Allocate("claim", share("gpu-0", "8Gi"))))
+	p := run(t, n.prepare(t, n.Allocate("claim", share("gpu-0"))))
 	p.arrives(t, "ready")
 	beats := func() uint64 {
 		data, err := os.ReadFile(filepath.Join(n.Dir, "shares", limits.HeartbeatFile))
