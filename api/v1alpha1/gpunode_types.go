@@ -76,7 +76,8 @@ const (
 )
 
 // GPUNode is one node's GPUs: in spec what the manager decided for each, in status what is really there.
-// It is created by the node's agent, named like the Node and deleted with it; nobody needs to write one.
+// It is created by the node's agent, named like the Node and deleted with it; nobody needs to write one. One that is
+// deleted while the Node is there stays until nothing is allocated on the node; then the agent makes a new one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

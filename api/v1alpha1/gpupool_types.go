@@ -56,6 +56,8 @@ const (
 const (
 	// ReasonAllPublished: every GPU of the pool can be scheduled.
 	ReasonAllPublished = "AllPublished"
+	// ReasonInvalidNodeSelector: spec.nodeSelector cannot be read. The pool keeps the GPUs that it holds and gets no others.
+	ReasonInvalidNodeSelector = "InvalidNodeSelector"
 	// ReasonNoMatchingNodes: no GPUNode's node carries the labels of spec.nodeSelector.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
 	// ReasonNoMatchingGPUs: nodes match, but none of their GPUs matches spec.gpuSelector and is free.
@@ -104,8 +106,9 @@ const (
 type GPUPool struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata is the object's metadata. The name is a DNS label of at most 52 characters, not gpu, not starting mig-;
-	// the pool's DeviceClass is <name>.sluice.dev.
+	// metadata is the object's metadata. The name is a DNS label of at most 52 characters, not gpu, not starting mig-.
+	// The DeviceClass of a pool of whole GPUs is <name>.sluice.dev; MIG pools have one class for each profile that their
+	// boards offer, mig-<profile>.sluice.dev, which they share.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
@@ -126,7 +129,9 @@ type GPUPool struct {
 type GPUPoolSpec struct {
 	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
 	// runs a node agent. Prefer labels below node-restriction.kubernetes.io/, which a node cannot give to itself.
+	// A selector that cannot be read gives the pool nothing new and takes nothing away; condition Ready says what is wrong.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="each of nodeSelector.matchExpressions has operator In or NotIn with values, or Exists or DoesNotExist without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// gpuSelector chooses GPUs on those nodes. Its lists are joined by AND; inside a list any entry is enough.

@@ -9,6 +9,9 @@ const (
 
 	// PoolFinalizer keeps a deleted GPUPool until its tenants are gone and its classes are removed.
 	PoolFinalizer = "sluice.dev/pool"
+	// NodeFinalizer keeps a deleted GPUNode, and with it the decisions in force, until nothing is allocated on the node or
+	// the Node is gone.
+	NodeFinalizer = "sluice.dev/gpunode"
 
 	// ManagedByLabel with the value ManagedByValue marks every object Sluice created and may delete.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
@@ -56,6 +59,9 @@ const (
 	AttributePCIBusID = "pciBusID"
 	// AttributeNUMANode is the NUMA node, -1 where unknown (int).
 	AttributeNUMANode = "numaNode"
+	// AttributeDraining is true where the device is tainted (bool). The classes of Sluice do not select such a device, so
+	// that nobody gets past the taint by tolerating it.
+	AttributeDraining = "draining"
 )
 
 // Capacities of published devices.

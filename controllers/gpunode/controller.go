@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpunode writes GPUNode.spec: the decision for each GPU of a node. It never writes a GPUNode's status.
+// Package gpunode writes GPUNode.spec: the decision for each GPU of a node. It keeps a deleted GPUNode while somebody
+// relies on its decisions, and never writes a GPUNode's status.
 package gpunode
 
 import (
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -41,6 +43,7 @@ const (
 // Reconciler decides the GPUs of one node.
 type Reconciler struct {
 	client client.Client
+	live   client.Reader
 	claims *freshClaims
 	settle *settling
 }
@@ -57,6 +60,7 @@ type Options struct {
 func New(c client.Client, live client.Reader, o Options) *Reconciler {
 	return &Reconciler{
 		client: c,
+		live:   live,
 		claims: &freshClaims{live: live, clock: o.Clock},
 		settle: newSettling(o.DrainSettle, o.Clock),
 	}
@@ -101,13 +105,27 @@ func allocatedNodes(_ context.Context, object client.Object) []string {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	node, err := view.Node(ctx, r.client, request.Name)
 	if apierrors.IsNotFound(err) {
-		// Without its Node a GPUNode is about to be collected.
 		r.settle.forget(request.Name)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.withoutNode(ctx, request.Name)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if !node.GPUNode.DeletionTimestamp.IsZero() && len(node.Allocations) == 0 {
+		if node.Allocations, err = r.claims.on(ctx, request.Name); err != nil {
+			return ctrl.Result{}, err
+		}
+		if len(node.Allocations) == 0 {
+			r.settle.forget(request.Name)
+			return ctrl.Result{}, r.release(ctx, node.GPUNode, "nothing is allocated on the node")
+		}
+	}
+	return r.decide(ctx, node)
+}
+
+// decide decides on what is known of a node, and writes that.
+func (r *Reconciler) decide(ctx context.Context, node assign.Node) (ctrl.Result, error) {
+	name := node.GPUNode.Name
 	pools, err := view.Pools(ctx, r.client)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -118,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	replaces := assign.Replaces(node.GPUNode.Decisions(), decided.Decisions)
 	if replaces {
 		// The cache may lag behind an allocation: what cannot be taken back is decided on what the API server says.
-		if node.Allocations, err = r.claims.on(ctx, request.Name); err != nil {
+		if node.Allocations, err = r.claims.on(ctx, name); err != nil {
 			return ctrl.Result{}, err
 		}
 		decided = assign.Decide(node, pools, taints)
@@ -130,7 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	case conflict:
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	case replaces && len(node.Allocations) > 0:
+	case (replaces || !node.GPUNode.DeletionTimestamp.IsZero()) && len(node.Allocations) > 0:
 		// A claim may have been released since the API server was asked, and its event may be over.
 		return ctrl.Result{RequeueAfter: freshFor}, nil
 	case len(decided.Settling) > 0:
@@ -140,14 +158,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 }
 
-// write changes the spec where the decisions differ. It reports a conflict where the object is newer than what was
-// decided on.
+// write changes the spec where the decisions differ, and has the finalizer stand before any decision does. It reports a
+// conflict where the object is newer than what was decided on.
 func (r *Reconciler) write(ctx context.Context, node *v1alpha1.GPUNode, decisions []v1alpha1.GPUDecision) (conflict bool, err error) {
-	if apiequality.Semantic.DeepEqual(node.Decisions(), decisions) {
+	changed := node.DeepCopy()
+	differs := !apiequality.Semantic.DeepEqual(node.Decisions(), decisions)
+	if differs {
+		changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions}
+	}
+	unprotected := len(decisions) > 0 && node.DeletionTimestamp.IsZero() &&
+		controllerutil.AddFinalizer(changed, v1alpha1.NodeFinalizer)
+	if !differs && !unprotected {
 		return false, nil
 	}
-	changed := node.DeepCopy()
-	changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions}
 	err = r.client.Patch(ctx, changed, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err):

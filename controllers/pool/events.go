@@ -19,9 +19,6 @@ const (
 	actionDrain   = "Drain"
 )
 
-// maxNote is the longest text that the API server takes in an event.
-const maxNote = 1024
-
 // eventRecorder is what the controller asks of a recorder of events.
 type eventRecorder interface {
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any)
@@ -74,9 +71,5 @@ func (r *Reconciler) announceDraining(pool *v1alpha1.GPUPool, c metav1.Condition
 }
 
 func (r *Reconciler) event(pool *v1alpha1.GPUPool, kind string, c metav1.Condition, action string) {
-	note := c.Message
-	if len(note) > maxNote {
-		note = note[:maxNote]
-	}
-	r.events.Eventf(pool, nil, kind, c.Reason, action, "%s", note)
+	r.events.Eventf(pool, nil, kind, c.Reason, action, "%s", c.Message)
 }

@@ -47,15 +47,14 @@ const (
 // A GPU without a decision goes to the oldest pool that selects it. A decision in force stays with its pool while
 // anything is allocated on the GPU. Where the pool is to lose the GPU, or wants it in another form, the old decision is
 // kept with a taint until the taint has settled and nothing is allocated, and only then replaced.
+//
+// A GPUNode that is being deleted takes no GPU that it does not hold already; what it holds goes on as before.
 func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Result {
 	reported := make(map[string]*v1alpha1.GPUStatus, len(node.GPUNode.Status.GPUs))
 	for i := range node.GPUNode.Status.GPUs {
 		reported[node.GPUNode.Status.GPUs[i].UUID] = &node.GPUNode.Status.GPUs[i]
 	}
-	inForce := make(map[string]*v1alpha1.GPUDecision, len(node.GPUNode.Decisions()))
-	for i, d := range node.GPUNode.Decisions() {
-		inForce[d.UUID] = &node.GPUNode.Decisions()[i]
-	}
+	inForce := InForce(node)
 	uuids := slices.Collect(maps.Keys(reported))
 	for uuid := range inForce {
 		if reported[uuid] == nil {
@@ -67,6 +66,9 @@ func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Res
 	held := Held(node)
 	var result Result
 	for _, uuid := range uuids {
+		if inForce[uuid] == nil && !node.GPUNode.DeletionTimestamp.IsZero() {
+			continue
+		}
 		c := contest{
 			uuid: uuid, labels: node.Labels, gpu: reported[uuid], pools: pools,
 			inForce: inForce[uuid], held: held[uuid],
@@ -122,7 +124,7 @@ func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision)
 	switch {
 	case incumbent == nil || !incumbent.DeletionTimestamp.IsZero():
 		return v1alpha1.TaintPoolDeleted
-	case !Selects(incumbent, c.labels, c.uuid, c.gpu):
+	case !c.selects(incumbent):
 		return v1alpha1.TaintNotSelected
 	case !c.held && next != nil && next.Pool != incumbent.Name:
 		return v1alpha1.TaintNotSelected
@@ -131,6 +133,15 @@ func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision)
 	default:
 		return ""
 	}
+}
+
+// selects says whether a pool's selectors match the GPU. A nodeSelector that cannot be read says nothing, so it selects
+// just what the pool holds: a slip of the pen must not drain a pool.
+func (c contest) selects(pool *v1alpha1.GPUPool) bool {
+	if _, err := NodeSelector(pool); err != nil {
+		return c.inForce != nil && c.inForce.Pool == pool.Name && selectsGPU(pool, c.uuid, c.gpu)
+	}
+	return Selects(pool, c.labels, c.uuid, c.gpu)
 }
 
 // incumbent is the pool whose decision is in force; nil where it does not exist any more.
@@ -148,7 +159,7 @@ func (c contest) next() *v1alpha1.GPUDecision {
 	var first *v1alpha1.GPUPool
 	for i := range c.pools {
 		pool := &c.pools[i]
-		if !pool.DeletionTimestamp.IsZero() || !Selects(pool, c.labels, c.uuid, c.gpu) {
+		if !pool.DeletionTimestamp.IsZero() || !c.selects(pool) {
 			continue
 		}
 		if first == nil || Before(pool, first) {

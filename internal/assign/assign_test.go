@@ -35,6 +35,14 @@ func elsewhere(p *v1alpha1.GPUPool) {
 	p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"room": "other"}}
 }
 
+func unreadable(p *v1alpha1.GPUPool) {
+	p.Spec.NodeSelector = &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "room", Operator: "in", Values: []string{"here"}}},
+	}
+}
+
+func otherGPU(p *v1alpha1.GPUPool) { p.Spec.GPUSelector.UUIDs = []string{"GPU-x"} }
+
 func exclusive(p *v1alpha1.GPUPool) { p.Spec.Sharing.Mode = v1alpha1.SharingExclusive }
 
 func mig(p *v1alpha1.GPUPool) {
@@ -67,6 +75,12 @@ type situation struct {
 	unseen    bool // the agent has not applied the decision in force yet
 	hidden    bool // the agent does not publish the GPU
 	settled   bool
+	// forgotten is what the GPU is published as where no decision is in force.
+	forgotten *v1alpha1.GPUDecision
+	// undecided: the manager has not decided anything on the node.
+	undecided bool
+	// terminating: the GPUNode is being deleted.
+	terminating bool
 }
 
 func (s situation) node() assign.Node {
@@ -85,6 +99,15 @@ func (s situation) node() assign.Node {
 				Pool: s.inForce.Pool, Partitioning: s.inForce.Partitioning, Sharing: s.inForce.Sharing, Taint: s.inForce.Taint,
 			}
 		}
+	}
+	if s.inForce == nil && !s.undecided {
+		n.Spec = &v1alpha1.GPUNodeSpec{}
+	}
+	if f := s.forgotten; f != nil {
+		gpu.Published = v1alpha1.PublishedForm{Pool: f.Pool, Partitioning: f.Partitioning, Sharing: f.Sharing, Taint: f.Taint}
+	}
+	if s.terminating {
+		n.DeletionTimestamp = ptr.To(day(28))
 	}
 	if !s.missing {
 		n.Status.GPUs = []v1alpha1.GPUStatus{gpu}
@@ -257,6 +280,84 @@ func TestDecide(t *testing.T) {
 			name:      "a GPU that the pool does not select any more is tainted",
 			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, elsewhere)}, inForce: decision(pool("p", 1)), allocated: true},
 			want:      decision(pool("p", 1), v1alpha1.TaintNotSelected),
+		},
+		{
+			name:      "a pool whose node selector cannot be read gets no new GPU",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable)}},
+		},
+		{
+			name:      "a pool whose node selector cannot be read keeps its GPU without a taint",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable)}, inForce: decision(pool("p", 1))},
+			want:      decision(pool("p", 1)),
+		},
+		{
+			name:      "a pool whose node selector cannot be read keeps its GPU from a younger pool",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable), young}, inForce: decision(pool("p", 1))},
+			want:      decision(pool("p", 1)),
+		},
+		{
+			name:      "a pool whose node selector cannot be read does not get another pool's GPU",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable), young}, inForce: decision(young)},
+			want:      decision(young),
+		},
+		{
+			name:      "the GPU selector counts although the node selector cannot be read",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable, otherGPU)}, inForce: decision(pool("p", 1))},
+			want:      decision(pool("p", 1), v1alpha1.TaintNotSelected),
+		},
+		{
+			name:      "a deleted pool drains although its node selector cannot be read",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, unreadable, deleting)}, inForce: decision(pool("p", 1))},
+			want:      decision(pool("p", 1), v1alpha1.TaintPoolDeleted),
+		},
+		{
+			name:      "a GPU whose decision is lost stays with the pool that it is published and used for",
+			situation: situation{pools: []v1alpha1.GPUPool{old, young}, forgotten: decision(young), allocated: true},
+			want:      decision(young),
+		},
+		{
+			name:      "a GPU whose decision is lost gets the ratios of its pool",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, memoryPercent(200))}, forgotten: decision(pool("p", 1)), allocated: true},
+			want:      decision(pool("p", 1, memoryPercent(200))),
+		},
+		{
+			name:      "a GPU whose decision is lost keeps its form, tainted, while the pool wants another one",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, forgotten: decision(pool("p", 1, exclusive)), allocated: true},
+			want:      decision(pool("p", 1, exclusive), v1alpha1.TaintPoolChanged),
+		},
+		{
+			name:      "a GPU whose decision is lost is tainted where its pool does not select it any more",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, exclusive, elsewhere), old}, forgotten: decision(pool("p", 1, exclusive)), allocated: true},
+			want:      decision(pool("p", 1, exclusive), v1alpha1.TaintNotSelected),
+		},
+		{
+			name:      "a GPU whose decision is lost is tainted where its pool does not exist any more",
+			situation: situation{pools: []v1alpha1.GPUPool{old}, forgotten: decision(pool("gone", 1, exclusive)), allocated: true},
+			want:      decision(pool("gone", 1, exclusive), v1alpha1.TaintPoolDeleted),
+		},
+		{
+			name:      "a GPU that was released and is not withdrawn yet is free",
+			situation: situation{pools: []v1alpha1.GPUPool{old}, forgotten: decision(pool("gone", 1, exclusive), v1alpha1.TaintPoolDeleted)},
+			want:      decision(old),
+		},
+		{
+			name:      "on a node without any decision a free GPU too stays with the pool that it is published for, tainted for the older one",
+			situation: situation{pools: []v1alpha1.GPUPool{old, pool("young", 2, exclusive)}, forgotten: decision(pool("young", 2, exclusive)), undecided: true},
+			want:      decision(pool("young", 2, exclusive), v1alpha1.TaintNotSelected),
+		},
+		{
+			name:      "a GPUNode that is being deleted takes no new GPU",
+			situation: situation{pools: []v1alpha1.GPUPool{old}, terminating: true},
+		},
+		{
+			name:      "a GPUNode that is being deleted keeps what it holds",
+			situation: situation{pools: []v1alpha1.GPUPool{old}, inForce: decision(old), allocated: true, terminating: true},
+			want:      decision(old),
+		},
+		{
+			name:      "a GPUNode that is being deleted drains for a deleted pool",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, deleting)}, inForce: decision(pool("p", 1)), allocated: true, terminating: true},
+			want:      decision(pool("p", 1), v1alpha1.TaintPoolDeleted),
 		},
 		{
 			name:      "a GPU that is missing from the report stays with its pool",

@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
 )
 
 // poolStates are the ways in which one pool can stand to a GPU; nil is a pool that does not exist.
 func poolStates(name string, created int) []*v1alpha1.GPUPool {
 	states := []*v1alpha1.GPUPool{nil}
 	for _, form := range []poolOption{func(*v1alpha1.GPUPool) {}, exclusive, mig} {
-		for _, standing := range []poolOption{func(*v1alpha1.GPUPool) {}, deleting, elsewhere} {
+		for _, standing := range []poolOption{func(*v1alpha1.GPUPool) {}, deleting, elsewhere, unreadable} {
 			p := pool(name, created, form, standing)
 			states = append(states, &p)
 		}
@@ -58,6 +59,21 @@ func everySituation(f func(situation)) {
 			}
 		}
 	}
+}
+
+// TestALostDecisionTakesNothingFromATenant checks, for every combination of two pools and a published form, that a GPU
+// whose decision is lost keeps pool and form while somebody holds it.
+func TestALostDecisionTakesNothingFromATenant(t *testing.T) {
+	everySituation(func(s situation) {
+		if s.inForce == nil || s.missing || !s.allocated {
+			return
+		}
+		s.forgotten, s.inForce = s.inForce, nil
+		got, _ := s.decide()
+		if form(got) != form(s.forgotten) {
+			t.Errorf("a GPU with tenants changed from %s to %s: %+v", form(s.forgotten), form(got), s)
+		}
+	})
 }
 
 func form(d *v1alpha1.GPUDecision) string {
@@ -105,6 +121,11 @@ func TestEveryDrainEnds(t *testing.T) {
 	everySituation(func(s situation) {
 		if s.allocated || s.missing || s.inForce == nil {
 			return
+		}
+		for i := range s.pools {
+			if _, err := assign.NodeSelector(&s.pools[i]); err != nil && s.pools[i].Name == s.inForce.Pool {
+				return // such a pool keeps a GPU that it would not get
+			}
 		}
 		s.unseen, s.settled = false, true
 		for range 3 {

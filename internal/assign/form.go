@@ -4,6 +4,7 @@ package assign
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -61,9 +62,11 @@ func sameForm(a, b v1alpha1.GPUDecision) bool {
 // Selects says whether a pool's selectors match a GPU. Of a GPU that the agent does not report only the UUID is known:
 // its product and minor are taken to match, so that a lost GPU does not leave its pool.
 func Selects(pool *v1alpha1.GPUPool, nodeLabels map[string]string, uuid string, gpu *v1alpha1.GPUStatus) bool {
-	if !SelectsNode(pool, nodeLabels) {
-		return false
-	}
+	return SelectsNode(pool, nodeLabels) && selectsGPU(pool, uuid, gpu)
+}
+
+// selectsGPU says whether a pool's gpuSelector matches a GPU.
+func selectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bool {
 	s := pool.Spec.GPUSelector
 	switch {
 	case len(s.UUIDs) > 0 && !slices.Contains(s.UUIDs, uuid):
@@ -79,14 +82,23 @@ func Selects(pool *v1alpha1.GPUPool, nodeLabels map[string]string, uuid string, 
 	}
 }
 
-// SelectsNode says whether a pool's nodeSelector matches a node's labels. The API server refuses selectors that cannot be
-// read; such a one would select nothing.
+// SelectsNode says whether a pool's nodeSelector matches a node's labels. One that cannot be read matches none.
 func SelectsNode(pool *v1alpha1.GPUPool, nodeLabels map[string]string) bool {
+	selector, err := NodeSelector(pool)
+	return err == nil && selector.Matches(labels.Set(nodeLabels))
+}
+
+// NodeSelector reads a pool's nodeSelector. The API server takes selectors that cannot be read: it checks neither keys
+// nor values.
+func NodeSelector(pool *v1alpha1.GPUPool) (labels.Selector, error) {
 	if pool.Spec.NodeSelector == nil {
-		return true
+		return labels.Everything(), nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
-	return err == nil && selector.Matches(labels.Set(nodeLabels))
+	if err != nil {
+		return nil, fmt.Errorf("reading the nodeSelector: %w", err)
+	}
+	return selector, nil
 }
 
 // matchesProduct compares a pattern with a product as NVML names it and as node labels spell it.

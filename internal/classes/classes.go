@@ -171,13 +171,21 @@ func profileNeed(profile string) Need {
 	}
 }
 
-// selector asks for the driver first: devices of other drivers lack our attributes, and reading one would be an error.
+// selector asks for the driver, for what the class means, and for devices that are not draining: a claim that tolerates
+// every taint would else settle on a GPU that is to be freed. Every attribute is read as one that may be absent, since
+// a selector that fails on one device fails for every pod of the class.
 func selector(terms ...string) string {
-	return strings.Join(append([]string{fmt.Sprintf("device.driver == %q", v1alpha1.DriverName)}, terms...), " && ")
+	all := append([]string{fmt.Sprintf("device.driver == %q", v1alpha1.DriverName)}, terms...)
+	return strings.Join(append(all, reads(v1alpha1.AttributeDraining, "false")+" == false"), " && ")
 }
 
 func equals(attribute, value string) string {
-	return fmt.Sprintf("device.attributes[%q].%s == %s", v1alpha1.DriverName, attribute, strconv.Quote(value))
+	return reads(attribute, `""`) + " == " + strconv.Quote(value)
+}
+
+// reads is the value of an attribute, or another where a device lacks it.
+func reads(attribute, otherwise string) string {
+	return fmt.Sprintf("device.attributes[%q].?%s.orValue(%s)", v1alpha1.DriverName, attribute, otherwise)
 }
 
 // Render is the DeviceClass of a need.

@@ -16,11 +16,13 @@ import (
 )
 
 const (
-	sharedSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].pool == "shared"` +
-		` && device.attributes["gpu.sluice.dev"].sharing == "Software" && device.attributes["gpu.sluice.dev"].profile == ""`
-	wholeSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].sharing == "Exclusive"` +
-		` && device.attributes["gpu.sluice.dev"].profile == ""`
-	mediaSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].profile == "1g.10gb+me"`
+	// undrained ends every selector.
+	undrained      = ` && device.attributes["gpu.sluice.dev"].?draining.orValue(false) == false`
+	sharedSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?pool.orValue("") == "shared"` +
+		` && device.attributes["gpu.sluice.dev"].?sharing.orValue("") == "Software" && device.attributes["gpu.sluice.dev"].?profile.orValue("") == ""` + undrained
+	wholeSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?sharing.orValue("") == "Exclusive"` +
+		` && device.attributes["gpu.sluice.dev"].?profile.orValue("") == ""` + undrained
+	mediaSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?profile.orValue("") == "1g.10gb+me"` + undrained
 )
 
 func pool(name string, partitioning v1alpha1.PartitioningType, mode v1alpha1.SharingMode) v1alpha1.GPUPool {
@@ -121,8 +123,8 @@ func TestNeeds(t *testing.T) {
 }
 
 func exclusiveSelector(name string) string {
-	return `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].pool == "` + name + `"` +
-		` && device.attributes["gpu.sluice.dev"].sharing == "Exclusive" && device.attributes["gpu.sluice.dev"].profile == ""`
+	return `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?pool.orValue("") == "` + name + `"` +
+		` && device.attributes["gpu.sluice.dev"].?sharing.orValue("") == "Exclusive" && device.attributes["gpu.sluice.dev"].?profile.orValue("") == ""` + undrained
 }
 
 func foreign(name, extended string) resourceapi.DeviceClass {

@@ -156,6 +156,7 @@ func attributes(o Offer, profile, uuid string) map[resourceapi.QualifiedName]res
 		v1alpha1.AttributeDriverVersion: text(o.DriverVersion),
 		v1alpha1.AttributePCIBusID:      text(o.GPU.PCIBusID),
 		v1alpha1.AttributeNUMANode:      {IntValue: ptr.To(int64(o.GPU.NUMANode))},
+		v1alpha1.AttributeDraining:      {BoolValue: ptr.To(o.Decision.Taint != "")},
 		pcieRoot:                        text(o.GPU.PCIeRoot),
 	}
 }

@@ -153,6 +153,22 @@ func TestATaintNamesItsReason(t *testing.T) {
 	}
 }
 
+func TestEveryTaintedDeviceSaysThatItIsDraining(t *testing.T) {
+	for _, taint := range []v1alpha1.TaintReason{"", v1alpha1.TaintPoolDeleted, v1alpha1.TaintPoolChanged, v1alpha1.TaintNotSelected, v1alpha1.ReasonGPUMissing} {
+		whole, divided := shared(nil), devices.Offer{GPU: builders.Boards(t)["a100-80gb"], Decision: migDecision()}
+		for _, o := range []devices.Offer{whole, divided} {
+			o.Decision.Taint = taint
+			published, _ := devices.Build(o)
+			for _, d := range published {
+				draining := ptr.Deref(d.Attributes[v1alpha1.AttributeDraining].BoolValue, false)
+				if want := taint != ""; draining != want || len(d.Taints) > 0 != want {
+					t.Errorf("%s, taint %q: draining is %v, want %v; its taints are %v", d.Name, taint, draining, want, d.Taints)
+				}
+			}
+		}
+	}
+}
+
 func TestAttributesFitTheAPI(t *testing.T) {
 	o := shared(nil)
 	o.GPU.Product = strings.Repeat("N", 100)

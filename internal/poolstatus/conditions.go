@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/internal/classes"
 )
 
@@ -37,9 +38,14 @@ func ready(in Input, f facts) metav1.Condition {
 
 // notReady gives the first reason why a pool is not served, in the order in which a person would remove them.
 func notReady(in Input, f facts) (reason, message string) {
+	_, unreadable := assign.NodeSelector(in.Pool)
 	switch missing := classes.Missing(in.Pool.Name, in.Needs, in.Classes); {
 	case !in.Pool.DeletionTimestamp.IsZero():
 		return v1alpha1.ReasonDeleting, "the pool is being deleted; condition Draining says who still holds its GPUs"
+	case unreadable != nil:
+		return v1alpha1.ReasonInvalidNodeSelector, fmt.Sprintf(
+			"the pool keeps the %s that it holds and gets no others until nodeSelector can be read: use operator In or NotIn with values, "+
+				"Exists or DoesNotExist without, and keys and values that a label can have; %v", plural(f.held, "GPU"), unreadable)
 	case f.held == 0 && f.matchingNodes == 0:
 		return v1alpha1.ReasonNoMatchingNodes, noMatchingNodes(in, f)
 	case f.held == 0 && f.selected == len(f.contested):
@@ -85,7 +91,7 @@ func noMatchingNodes(in Input, f facts) string {
 	}
 	message := fmt.Sprintf("nodeSelector matches none of %s with GPUs", plural(f.gpuNodes, "node"))
 	if len(parts) > 0 {
-		message += ": " + strings.Join(parts, ", ")
+		message += ": " + list(parts)
 	}
 	return message
 }

@@ -34,6 +34,7 @@ type facts struct {
 	physical    int64
 	offeredMem  int64 // published memory
 	usedMem     int64
+	lingering   int     // held by nobody or another pool, but still published and used as this pool's
 	unpublished []place // held, meant to stay, and not published as decided
 	changing    int     // held, published in the old form until its tenants have finished
 	draining    drain
@@ -71,10 +72,7 @@ func (f *facts) addNode(node assign.Node) {
 	if matching {
 		f.matchingNodes++
 	}
-	decisions := make(map[string]*v1alpha1.GPUDecision, len(node.GPUNode.Decisions()))
-	for i, d := range node.GPUNode.Decisions() {
-		decisions[d.UUID] = &node.GPUNode.Decisions()[i]
-	}
+	decisions := assign.InForce(node)
 	byGPU := assign.ByGPU(node)
 	holds := false
 	for i := range node.GPUNode.Status.GPUs {
@@ -88,6 +86,8 @@ func (f *facts) addNode(node assign.Node) {
 		if decision != nil && decision.Pool == f.pool.Name {
 			holds = true
 			f.addHeld(node, reported, decision, byGPU[reported.UUID])
+		} else if reported.Published.Pool == f.pool.Name && len(byGPU[reported.UUID]) > 0 {
+			f.lingering++
 		}
 	}
 	for _, d := range decisions { // those that the agent does not report
@@ -179,9 +179,14 @@ func tenants(a assign.Allocation) []string {
 	return names
 }
 
+// isPublished says whether a GPU is offered as decided. The published form alone does not tell: an agent that sees trouble
+// keeps the form and taints it with a reason of its own.
 func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
+	// While slices are being rewritten, for another order or ratio, the devices are there; with any other reason the agent
+	// keeps them from the scheduler.
+	offered := reported.Reason == v1alpha1.ReasonPublished || reported.Reason == v1alpha1.ReasonPublishing
 	p := reported.Published
-	return p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
+	return offered && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
 }
 
 // allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.

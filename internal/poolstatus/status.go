@@ -5,6 +5,7 @@ package poolstatus
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -33,7 +34,7 @@ type Input struct {
 type Result struct {
 	// Status is complete but for the conditions' transition times.
 	Status v1alpha1.GPUPoolStatus
-	// Released is true when the pool is being deleted, no GPU is decided for it and its class is gone.
+	// Released is true when the pool is being deleted, no GPU is decided for it or used as its own, and its class is gone.
 	Released bool
 }
 
@@ -55,7 +56,7 @@ func Compute(in Input) Result {
 	for _, c := range []metav1.Condition{
 		ready(in, f), contested(f), resourceNameConflict(in), draining(f),
 	} {
-		c.ObservedGeneration = in.Pool.Generation
+		c.ObservedGeneration, c.Message = in.Pool.Generation, shorten(c.Message)
 		status.Conditions = append(status.Conditions, c)
 	}
 	return Result{Status: status, Released: released(in, f)}
@@ -63,7 +64,7 @@ func Compute(in Input) Result {
 
 // released says whether nothing of a deleted pool is left.
 func released(in Input, f facts) bool {
-	if in.Pool.DeletionTimestamp.IsZero() || f.held > 0 {
+	if in.Pool.DeletionTimestamp.IsZero() || f.held > 0 || f.lingering > 0 {
 		return false
 	}
 	for i := range in.Classes {
@@ -72,6 +73,23 @@ func released(in Input, f facts) bool {
 		}
 	}
 	return true
+}
+
+// maxMessage bounds the message of every condition in bytes: what an event's note takes, and short enough to read. A pool
+// can name as much as an object may hold, and a status that grew with it could not be written.
+const maxMessage = 1024
+
+// shorten cuts a message at a character's edge.
+func shorten(message string) string {
+	const dots = "…"
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage - len(dots)
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + dots
 }
 
 // summary is the line a person wants: GPUs with a tenant / held · memory allocated / published.

@@ -3,9 +3,12 @@
 package poolstatus_test
 
 import (
+	gocmp "cmp"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	resourceapi "k8s.io/api/resource/v1"
@@ -43,6 +46,10 @@ func onlyRoom(room string) func(*v1alpha1.GPUPool) {
 	}
 }
 
+func unreadable(p *v1alpha1.GPUPool) {
+	p.Spec.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "room", Operator: "in", Values: []string{"here"}}}}
+}
+
 func onlyA100(p *v1alpha1.GPUPool) {
 	p.Spec.GPUSelector = v1alpha1.GPUSelector{Products: []string{"NVIDIA A100*"}}
 }
@@ -54,7 +61,7 @@ type gpuCase struct {
 	percent int32
 	mig     bool
 	hidden  bool   // not published
-	reason  string // the agent's, for a hidden GPU
+	reason  string // the agent's; "" is Published, or nothing for a hidden GPU
 }
 
 func makeNode(name string, gpus ...gpuCase) assign.Node {
@@ -81,6 +88,7 @@ func makeNode(name string, gpus ...gpuCase) assign.Node {
 			}
 			n.Spec.GPUs = append(n.Spec.GPUs, d)
 			if !g.hidden {
+				reported.Reason = gocmp.Or(g.reason, v1alpha1.ReasonPublished)
 				reported.Published = v1alpha1.PublishedForm{Pool: d.Pool, Partitioning: d.Partitioning, Sharing: d.Sharing, Taint: d.Taint}
 			}
 		}
@@ -195,6 +203,27 @@ func TestReady(t *testing.T) {
 			message: "3 GPUs of 4 not published: 2 MIGModeOn, such as gpu-1 of node a; 1 Publishing, such as gpu-2 of node a",
 		},
 		{
+			name: "a GPU whose slices are being rewritten stays ready", pool: makePool("p"),
+			nodes:   []assign.Node{makeNode("a", gpuCase{pool: "p"}, gpuCase{pool: "p", reason: "Publishing"})},
+			want:    "True AllPublished",
+			message: "2 GPUs on 1 node published",
+		},
+		{
+			name: "GPUs that are published as decided, but in trouble, are not ready", pool: makePool("p"),
+			nodes: []assign.Node{makeNode("a", gpuCase{pool: "p"},
+				gpuCase{pool: "p", reason: "GPUMissing"}, gpuCase{pool: "p", reason: "NVMLNotFound"}, gpuCase{pool: "p", reason: "InUse"})},
+			want:    "False GPUsNotPublished",
+			message: "3 GPUs of 4 not published: 1 GPUMissing, such as gpu-1 of node a; 1 InUse, such as gpu-3 of node a; 1 NVMLNotFound, such as gpu-2 of node a",
+		},
+		{
+			name:  "a node selector that cannot be read is said to be so, whatever the pool holds",
+			pool:  makePool("p", unreadable),
+			nodes: []assign.Node{makeNode("a", gpuCase{pool: "p"})},
+			want:  "False InvalidNodeSelector",
+			message: "the pool keeps the 1 GPU that it holds and gets no others until nodeSelector can be read: use operator In or NotIn with values, " +
+				`Exists or DoesNotExist without, and keys and values that a label can have; reading the nodeSelector: "in" is not a valid label selector operator`,
+		},
+		{
 			name: "GPUs that change their form are not ready", pool: makePool("p"),
 			nodes: []assign.Node{makeNode("a", gpuCase{pool: "p"}, gpuCase{pool: "p", taint: v1alpha1.TaintPoolChanged})},
 			want:  "False GPUsNotPublished", message: "1 GPU of 2 must first be free of tenants; condition Draining says who they are",
@@ -242,6 +271,41 @@ func checkCondition(t *testing.T, result poolstatus.Result, kind, want, message 
 	}
 	if c.ObservedGeneration != 7 {
 		t.Errorf("%s: want observedGeneration 7, got %d", kind, c.ObservedGeneration)
+	}
+}
+
+// TestMessagesAreBounded tries what makes a message long: the status must be writable, and an event must carry it.
+func TestMessagesAreBounded(t *testing.T) {
+	const longKey = "example.com/ä"
+	long := strings.Repeat("ä", 5000)
+	labels := map[string]string{}
+	for i := range 5000 {
+		labels[fmt.Sprintf("%s-%d", longKey, i)] = long
+	}
+	tests := []struct {
+		name     string
+		selector *metav1.LabelSelector
+	}{
+		{name: "a selector of many labels", selector: &metav1.LabelSelector{MatchLabels: labels}},
+		{name: "a selector whose error quotes a long value", selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{long}},
+		}}},
+		{name: "a selector with a long operator", selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "a", Operator: metav1.LabelSelectorOperator(long)},
+		}}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			pool := makePool("p", func(p *v1alpha1.GPUPool) { p.Spec.NodeSelector = tc.selector })
+			node := makeNode("a", gpuCase{pool: long}, gpuCase{pool: "p", hidden: true, reason: long}, gpuCase{pool: "p", taint: v1alpha1.TaintNotSelected})
+			node.Labels = labels
+			got := compute(poolstatus.Input{Pool: &pool, Nodes: []assign.Node{allocated(node, "gpu-2", "1Gi", long)}})
+			for _, c := range got.Status.Conditions {
+				if len(c.Message) > 1024 || !utf8.ValidString(c.Message) {
+					t.Errorf("%s: a message of %d bytes, valid UTF-8: %v", c.Type, len(c.Message), utf8.ValidString(c.Message))
+				}
+			}
+		})
 	}
 }
 
@@ -317,6 +381,23 @@ func TestDraining(t *testing.T) {
 	}
 }
 
+// forgotten takes the decisions away; what is published stays.
+func forgotten(n assign.Node) assign.Node {
+	n.GPUNode.Spec.GPUs = nil
+	return n
+}
+
+// undecided makes the node one for which the manager has not decided anything.
+func undecided(n assign.Node) assign.Node {
+	n.GPUNode.Spec = nil
+	return n
+}
+
+func givenTo(pool string, n assign.Node) assign.Node {
+	n.GPUNode.Spec.GPUs[0].Pool = pool
+	return n
+}
+
 func TestReleased(t *testing.T) {
 	alive, gone := makePool("p"), makePool("p", deleting)
 	class := *classes.Render(classes.Need{Name: "p.sluice.dev"})
@@ -331,6 +412,18 @@ func TestReleased(t *testing.T) {
 		{name: "a deleted pool that holds a GPU stays", in: poolstatus.Input{Pool: &gone, Nodes: holding}},
 		{name: "a deleted pool whose class is there stays", in: poolstatus.Input{Pool: &gone, Classes: []resourceapi.DeviceClass{class}}},
 		{name: "a deleted pool goes although somebody else's class has its name", in: poolstatus.Input{Pool: &gone, Classes: []resourceapi.DeviceClass{foreign}}, want: true},
+		{name: "a deleted pool stays while a GPU without a decision is published and used as its own", in: poolstatus.Input{Pool: &gone, Nodes: []assign.Node{
+			allocated(forgotten(makeNode("a", gpuCase{pool: "p"})), "gpu-0", "1Gi"),
+		}}},
+		{name: "a deleted pool stays while a GPU is used as its own although another pool has it", in: poolstatus.Input{Pool: &gone, Nodes: []assign.Node{
+			allocated(givenTo("q", makeNode("a", gpuCase{pool: "p"})), "gpu-0", "1Gi"),
+		}}},
+		{name: "a deleted pool stays while the manager has decided nothing where its GPUs are published", in: poolstatus.Input{Pool: &gone, Nodes: []assign.Node{
+			undecided(makeNode("a", gpuCase{pool: "p"})),
+		}}},
+		{name: "a deleted pool goes although its last GPU is not withdrawn yet", in: poolstatus.Input{Pool: &gone, Nodes: []assign.Node{
+			forgotten(makeNode("a", gpuCase{pool: "p"})),
+		}}, want: true},
 		{name: "a deleted pool that holds nothing goes", in: poolstatus.Input{Pool: &gone, Nodes: []assign.Node{makeNode("a", gpuCase{pool: "q"})}}, want: true},
 	}
 	for _, tc := range tests {

@@ -72,11 +72,11 @@ func TestOneClaimNeverHoldsMoreOfAGPUThanThereIs(t *testing.T) {
 }
 
 func TestAPoolWhoseGPUsAreBeingChangedSaysSo(t *testing.T) {
-	got, err := admit(makePod(main("a", "gpu", "1")), []Pool{changing(exclusivePool("whole", 0), 2)})
+	got, err := admit(makePod(main("a", "gpu", "1")), []Pool{changing(exclusivePool("training", 0), 2)})
 	if err != nil {
 		t.Fatalf("refused: %v", err)
 	}
-	want := []string{`container "a": pool whole has no GPU in the form it wants yet (2 are being changed, see kubectl get gpupool whole): ` +
+	want := []string{`container "a": pool training has no GPU in the form it wants yet (2 are being changed, see kubectl get gpupool training): ` +
 		`the pod waits until it has`}
 	if diff := cmp.Diff(want, got.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

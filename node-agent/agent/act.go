@@ -106,13 +106,7 @@ func (a *Agent) publish(ctx context.Context, w world, p plan) (settled bool, err
 
 // maintain cleans up where the look or the record shows something that no claim accounts for.
 func (a *Agent) maintain(ctx context.Context, w world, p plan) error {
-	unfinished := len(p.claims.MIGModeFoundOff) > 0
-	for _, c := range p.claims.Claims {
-		if c.State == checkpoint.Preparing {
-			unfinished = true
-		}
-	}
-	if w.failed != "" || (!unfinished && len(claims.Orphans(w.look, p.claims, p.record)) == 0) {
+	if w.failed != "" || (!claims.Unfinished(p.claims) && len(claims.Orphans(w.look, p.claims, p.record)) == 0) {
 		return nil
 	}
 	if err := a.Preparer.Maintain(ctx); err != nil {

@@ -124,14 +124,9 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		return nil, err
 	}
 	wasLost := old.State == checkpoint.Lost || old.WasLost
-	if wasLost {
-		if err := sameGPUs(old, results); err != nil {
+	if known {
+		if err := p.again(ctx, &recorded, old, results); err != nil {
 			return nil, err
-		}
-	}
-	if known && old.State != checkpoint.Lost {
-		if err := p.undoAttempt(ctx, &recorded, old); err != nil {
-			return nil, fmt.Errorf("taking back what an earlier attempt left: %w", err)
 		}
 	}
 	if err := p.admit(ctx, string(claim.UID), results, recorded, &published); err != nil {
@@ -141,6 +136,25 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 		UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name,
 		State: checkpoint.Preparing, WasLost: wasLost, Results: results,
 	}, &published)
+}
+
+// again clears the way for a claim that has been here before: what it was prepared on must still be what its devices'
+// names mean, and what an attempt left behind is taken back.
+func (p *Preparer) again(
+	ctx context.Context, recorded *checkpoint.Claims, old checkpoint.Claim, results []checkpoint.Result,
+) error {
+	if old.State == checkpoint.Lost || old.WasLost {
+		if err := sameGPUs(old, results); err != nil {
+			return err
+		}
+	}
+	if old.State == checkpoint.Lost {
+		return nil
+	}
+	if err := p.undoAttempt(ctx, recorded, old); err != nil {
+		return fmt.Errorf("taking back what an earlier attempt left: %w", err)
+	}
+	return nil
 }
 
 // read reads both records.

@@ -191,6 +191,17 @@ func (p *Preparer) destroyUnknown(ctx context.Context, recorded checkpoint.Claim
 	return errors.Join(failed...)
 }
 
+// Unfinished is true where the record itself shows that something is to be done: an attempt cut short, or MIG mode that
+// is owed to be off.
+func Unfinished(recorded checkpoint.Claims) bool {
+	for _, claim := range recorded.Claims {
+		if claim.State == checkpoint.Preparing {
+			return true
+		}
+	}
+	return slices.ContainsFunc(recorded.MIGModeFoundOff, func(uuid string) bool { return !needsMIG(uuid, recorded) })
+}
+
 func dividedByMIG(g checkpoint.PublishedGPU) bool {
 	return g.Form.Partitioning == v1alpha1.PartitioningMIG
 }

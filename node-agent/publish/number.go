@@ -20,7 +20,10 @@ func number(outcomes []Outcome, in Input) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		if !pinned(o) {
-			rest = append(rest, o)
+			// What was never seen has no number, and takes none.
+			if o.Seen != nil {
+				rest = append(rest, o)
+			}
 			continue
 		}
 		o.Minor = in.Record.ByUUID(o.Facts.UUID).Minor
@@ -32,7 +35,7 @@ func number(outcomes []Outcome, in Input) {
 	var displaced []*Outcome
 	for _, o := range rest {
 		o.Minor = o.Facts.Minor
-		if taken[o.Minor] && o.Seen != nil {
+		if taken[o.Minor] {
 			displaced = append(displaced, o)
 			continue
 		}

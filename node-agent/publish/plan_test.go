@@ -225,13 +225,20 @@ func TestNumbers(t *testing.T) {
 		return checkpoint.PublishedGPU{Minor: minor, Form: decision(), Facts: checkpoint.FactsOf(at(uuid, minor), "580")}
 	}
 	for _, tc := range []struct {
-		name   string
-		look   []gpu.GPU
-		record []checkpoint.PublishedGPU
-		inUse  map[string]int
-		failed string
-		want   map[string]int
+		name    string
+		look    []gpu.GPU
+		record  []checkpoint.PublishedGPU
+		inUse   map[string]int
+		decided []v1alpha1.GPUDecision
+		failed  string
+		want    map[string]int
 	}{
+		{
+			name:    "a GPU that was decided about and never seen takes no number",
+			look:    []gpu.GPU{at("B", 0), at("C", 1)},
+			decided: []v1alpha1.GPUDecision{{UUID: "A"}},
+			want:    map[string]int{"A": 0, "B": 0, "C": 1},
+		},
 		{
 			name: "GPUs have NVML's numbers",
 			look: []gpu.GPU{at("A", 0), at("B", 1)},
@@ -267,7 +274,7 @@ func TestNumbers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			got := map[string]int{}
 			for _, o := range publish.Plan(publish.Input{
-				Look: gpu.Node{GPUs: tc.look}, Record: checkpoint.Published{GPUs: tc.record}, InUse: tc.inUse, Failed: tc.failed,
+				Look: gpu.Node{GPUs: tc.look}, Record: checkpoint.Published{GPUs: tc.record}, InUse: tc.inUse, Decisions: tc.decided, Failed: tc.failed,
 			}) {
 				got[o.Facts.UUID] = o.Minor
 			}

@@ -56,11 +56,12 @@ func Publish(node *v1alpha1.GPUNode) {
 	node.Status.ObservedGeneration = node.Generation
 	for i := range node.Status.GPUs {
 		gpu := &node.Status.GPUs[i]
-		gpu.Published = v1alpha1.PublishedForm{}
+		gpu.Published, gpu.Reason = v1alpha1.PublishedForm{}, v1alpha1.ReasonNoPool
 		j := slices.IndexFunc(node.Decisions(), func(d v1alpha1.GPUDecision) bool { return d.UUID == gpu.UUID })
 		if j >= 0 {
 			d := node.Decisions()[j]
 			gpu.Published = v1alpha1.PublishedForm{Pool: d.Pool, Partitioning: d.Partitioning, Sharing: d.Sharing, Taint: d.Taint}
+			gpu.Reason = v1alpha1.ReasonPublished
 		}
 	}
 }

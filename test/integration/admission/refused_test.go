@@ -16,6 +16,15 @@ import (
 func TestRefusals(t *testing.T) {
 	claimed := builders.MakePod("p").Memory("1Gi").Obj()
 	claimed.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "sluice", ResourceClaimTemplateName: ptr.To("mine")}}
+	const template = "sluice-0123456789abcdef0123"
+	copied := builders.MakePod("p").Obj()
+	copied.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "sluice", ResourceClaimTemplateName: ptr.To(template)}}
+	renamed := builders.MakePod("p").Obj()
+	renamed.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "mine", ResourceClaimTemplateName: ptr.To(template)}}
+	edited := copied.DeepCopy()
+	edited.Annotations = map[string]string{
+		v1alpha1.RequestAnnotation: `{"version":1,"pool":"shared","form":"Shared","requests":[{"name":"main","count":1,"memoryMi":1024}]}`,
+	}
 	s := newScene(t)
 	for _, tc := range []struct {
 		name string
@@ -34,7 +43,8 @@ func TestRefusals(t *testing.T) {
 		{
 			name: "an amount of an exclusive GPU", pod: builders.MakePod("p").Pool("whole").Memory("1Gi").Obj(),
 			want: `container "main": pool whole gives whole GPUs: leave out sluice.dev/gpu-memory and sluice.dev/gpu-compute and ask for ` +
-				`sluice.dev/gpu: 1, or name a pool that shares its GPUs in the label sluice.dev/pool`,
+				`sluice.dev/gpu: 1, or name a pool that shares its GPUs in the label sluice.dev/pool ` +
+				`(an amount that you did not write comes from a LimitRange of the namespace)`,
 		},
 		{
 			name: "a MIG instance of no size", pod: builders.MakePod("p").Pool("mig").Limit(v1alpha1.ResourceGPU, "1").Obj(),
@@ -63,12 +73,28 @@ func TestRefusals(t *testing.T) {
 		{
 			name: "an init container that asks for more", pod: initial(builders.MakePod("p").Memory("1Gi").Obj(), "load", "2Gi", false),
 			want: `init container "load" asks for more (sluice.dev/gpu: 1, sluice.dev/gpu-memory: 2Gi) than container "main" ` +
-				`(sluice.dev/gpu: 1, sluice.dev/gpu-memory: 1Gi), whose GPUs it uses before that starts: write the larger amounts at container "main"`,
+				`(sluice.dev/gpu: 1, sluice.dev/gpu-memory: 1Gi), whose GPUs it uses before that starts: write the larger amounts at container "main" ` +
+				`(an amount that you did not write comes from a LimitRange of the namespace)`,
 		},
 		{
 			name: "a claim of the same name", pod: claimed,
 			want: `the pod has a claim named "sluice" of its own, the name under which its sluice.dev/* limits become a claim: ` +
 				`give spec.resourceClaims another name`,
+		},
+		{
+			name: "a copied claim without anything else of ours", pod: copied,
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (the annotation is missing): ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "an annotation that is not the copied claim's", pod: edited,
+			want: `the claim "sluice" does not match the annotation sluice.dev/request (it asks for something else): ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
+		},
+		{
+			name: "a template of ours under another claim's name", pod: renamed,
+			want: `the claim "mine" is of template ` + template + `, which Sluice keeps for the claim "sluice" alone: ` +
+				`create the pod with sluice.dev/* limits instead of a copied claim`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

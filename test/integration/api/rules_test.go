@@ -18,6 +18,7 @@ const (
 	ruleMIGMode       = "with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive"
 	ruleOvercommit    = "MIG instances and exclusive GPUs cannot be overcommitted"
 	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs"
+	ruleExpressions   = "each of nodeSelector.matchExpressions has operator In or NotIn with values"
 	ruleMIGGiven      = "mig is given exactly when type is MIG"
 	ruleDefaultMemory = "defaultMemory is at least 1Mi and a whole number of Mi"
 	ruleQuotaNames    = "the names are gpus, memory, compute and mig/<profile>"
@@ -55,6 +56,13 @@ var ruleCases = []struct {
 	{name: "exclusive GPUs with a bound of tenants are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, maxTenantsPerDevice: 4}}"},
 	{name: "MIG with default memory is refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {defaultMemory: 8Gi}}"},
 	{name: "exclusive GPUs with default compute are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, defaultCompute: 1}}"},
+
+	{name: "every operator of a label selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [c, d]}, {key: a, operator: Exists}, {key: a, operator: DoesNotExist, values: []}]}}"},
+	{name: "an empty node selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {}}"},
+	{name: "an operator in small letters is refused", rule: ruleExpressions, refuse: true, kind: "GPUPool", body: "spec: {nodeSelector: {matchExpressions: [{key: a, operator: in, values: [b]}]}}"},
+	{name: "In without values is refused", rule: ruleExpressions, refuse: true, kind: "GPUPool", body: "spec: {nodeSelector: {matchExpressions: [{key: a, operator: In}]}}"},
+	{name: "NotIn with an empty list is refused", rule: ruleExpressions, refuse: true, kind: "GPUPool", body: "spec: {nodeSelector: {matchExpressions: [{key: a, operator: NotIn, values: []}]}}"},
+	{name: "Exists with values is refused", rule: ruleExpressions, refuse: true, kind: "GPUPool", body: "spec: {nodeSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}"},
 
 	{name: "type None without mig is accepted", rule: ruleMIGGiven, kind: "GPUPool", body: "spec: {partitioning: {type: None}}"},
 	{name: "mig without a type is refused, since the type is None by default", rule: ruleMIGGiven, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {mig: {strategy: Dynamic}}}"},

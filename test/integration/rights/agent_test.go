@@ -98,6 +98,8 @@ func TestAgent(t *testing.T) {
 	}
 	waitForPolicy(t, agent)
 
+	foreignPool := slice(v1alpha1.DriverName, "a")
+	foreignPool.Spec.Pool.Name = "b"
 	create := func(c client.Client, object client.Object) func(context.Context) error {
 		return func(ctx context.Context) error { return c.Create(ctx, object, client.DryRunAll) }
 	}
@@ -111,6 +113,7 @@ func TestAgent(t *testing.T) {
 		{name: "its own GPUNode with a decision in it", do: create(agent, decided("a")), refuse: "GPUNode.spec is the manager's"},
 		{name: "a slice of its node", do: create(agent, slice(v1alpha1.DriverName, "a"))},
 		{name: "a slice of another node", do: create(agent, slice(v1alpha1.DriverName, "b")), refuse: "for its own node only"},
+		{name: "a slice of its node in another node's pool", do: create(agent, foreignPool), refuse: "of the pool a only"},
 		{name: "a slice of another driver", do: create(agent, slice("gpu.example.com", "a")), refuse: "for its own node only"},
 		{
 			name:   "removing another node's slice",
