@@ -79,10 +79,12 @@ void charge_unpack(struct device *device, uint64_t bytes) {
 uint64_t charge_context_figure(const struct device *device) {
     uint64_t figure = 0;
     for (int i = 0; i < device->share_count; i++) {
+        // A context alone is never free: an agent that does not know its figure yet writes the safe one.
         uint64_t own = share_context(device->shares[i]);
-        if (own > figure) figure = own;
+        if (own == 0 && device->shares[i]->limits != NULL) own = MODE_CONTEXT_DEFAULT;
+        if (own + share_overhead(device->shares[i]) > figure) figure = own + share_overhead(device->shares[i]);
     }
-    return device->share_count == 0 || figure == 0 ? MODE_CONTEXT_DEFAULT : figure;
+    return figure;
 }
 
 struct report charge_report(const struct device *device) {
@@ -92,7 +94,7 @@ struct report charge_report(const struct device *device) {
         struct share *share = device->shares[i];
         uint64_t limit = share_enforces(share) ? share_limit(share) : UINT64_MAX / 2;
         if (__builtin_add_overflow(report.limit, limit, &report.limit)) report.limit = UINT64_MAX;
-        report.used += ledger_used(&share->ledger);
+        if (share->ledger.page != NULL) report.used += ledger_used(&share->ledger);
     }
     return report;
 }

@@ -22,7 +22,7 @@ void charge_driver_refused(struct device *device, cu_result result);
 // Code packs into pages that other code uses too: the pages of the sum are charged.
 bool charge_pack(struct device *device, uint64_t bytes);
 void charge_unpack(struct device *device, uint64_t bytes);
-// What one context costs.
+// What one context costs, with the agent's correction for what comes with it.
 uint64_t charge_context_figure(const struct device *device);
 
 // The device as the process is told it.

@@ -40,8 +40,8 @@ typedef struct {
 } cu_uuid;
 
 // Streams that are constants instead of handles.
-#define CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
-#define CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)
+#define CU_LEGACY_STREAM ((cu_stream)(uintptr_t)1)
+#define CU_THREAD_STREAM ((cu_stream)(uintptr_t)2)
 
 typedef struct {
     size_t width, height;
@@ -142,10 +142,34 @@ typedef struct {
     unsigned reserved[16];
 } cu_external_description;
 
+// Memory mapped into a sparse array.
+typedef struct {
+    int resource_type;
+    void *resource; // the array or mipmapped array
+    int subresource_type;
+    union {
+        struct {
+            unsigned level, layer, x, y, z, width, height, depth;
+        } tile;
+        struct {
+            unsigned layer;
+            unsigned long long offset, size;
+        } tail;
+    } subresource;
+    int operation;
+    int handle_type;
+    cu_phys handle;
+    unsigned long long offset;
+    unsigned devices, flags, reserved[2];
+} cu_array_map;
+
+enum { CU_MAP = 1, CU_UNMAP = 2 };
+
 // Limits that change what a context holds.
 enum { CU_LIMIT_STACK = 0, CU_LIMIT_PRINTF = 1, CU_LIMIT_HEAP = 2 };
 enum { CU_ATTRIBUTE_MULTIPROCESSORS = 16, CU_ATTRIBUTE_THREADS_PER_MULTIPROCESSOR = 39 };
 
+#ifndef SLUICE_DECLARED_ELSEWHERE
 // clang-format off
 // Finding functions.
 cu_result cuGetProcAddress(const char *, void **, int, uint64_t);
@@ -206,6 +230,8 @@ cu_result cuMemUnmap(cu_ptr, size_t);
 cu_result cuMemRetainAllocationHandle(cu_phys *, void *);
 cu_result cuMemExportToShareableHandle(void *, cu_phys, int, unsigned long long);
 cu_result cuMemImportFromShareableHandle(cu_phys *, void *, int);
+cu_result cuMemMapArrayAsync(cu_array_map *, unsigned, cu_stream);
+cu_result cuMemMapArrayAsync_ptsz(cu_array_map *, unsigned, cu_stream);
 cu_result cuMulticastBindMem(cu_phys, size_t, cu_phys, size_t, size_t, unsigned long long);
 cu_result cuMulticastBindAddr(cu_phys, size_t, cu_ptr, size_t, unsigned long long);
 cu_result cuMulticastUnbind(cu_phys, cu_device, size_t, size_t);
@@ -288,5 +314,6 @@ cu_result cuGraphMemAllocNodeGetParams(cu_node, cu_graph_alloc *);
 cu_result cuGraphChildGraphNodeGetGraph(cu_node, cu_graph *);
 cu_result cuPointerGetAttribute(void *, int, cu_ptr);
 // clang-format on
+#endif
 
 #endif // SLUICE_CUDA_ABI_H

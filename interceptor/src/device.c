@@ -155,7 +155,7 @@ bool device_of_context(cu_context context, struct here *here) {
 bool device_of_stream(cu_stream stream, struct here *here) {
     cu_context context = NULL;
     if (process_limited() == NULL) return false;
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD || !HAVE(cuStreamGetCtx) ||
+    if (stream == NULL || stream == CU_LEGACY_STREAM || stream == CU_THREAD_STREAM || !HAVE(cuStreamGetCtx) ||
         REAL(cuStreamGetCtx)(stream, &context) != CU_OK) {
         return device_here(here);
     }

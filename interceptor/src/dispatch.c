@@ -11,6 +11,7 @@
 
 #include "export.h"
 #include "process.h"
+#include "symbol_table.h"
 
 struct hook {
     const char *name;
@@ -25,7 +26,7 @@ static const struct hook hooks[HOOK_COUNT] = {
 #include "hooks.def"
 };
 
-static const struct hook *hook_named(const char *name) {
+EARLY static const struct hook *hook_named(const char *name) {
     // Most look-ups are of other names and end at the first letters.
     if (!(name[0] == 'c' && name[1] == 'u') && !(name[0] == 'n' && name[1] == 'v' && name[2] == 'm')) return NULL;
     for (int i = 0; i < HOOK_COUNT; i++) {
@@ -39,7 +40,7 @@ void *dlsym(void *handle, const char *name);
 typedef void *dlsym_function(void *, const char *);
 
 // Without the sanitizers' checks: their own start asks for names before their shadow memory exists.
-__attribute__((no_sanitize("address", "undefined", "thread"), used, visibility("hidden"))) struct dlsym_answer
+EARLY __attribute__((used, visibility("hidden"))) struct dlsym_answer
 sluice_dlsym_answer(void *handle, const char *name) {
     dlsym_function *ask = (dlsym_function *)real_dlsym();
     if (ask == NULL) return (struct dlsym_answer){NULL, NULL};
@@ -64,9 +65,10 @@ static void *replace(const char *base, void *address) {
     bool known_base = false;
     if (base == NULL || address == NULL || real_is_own(address)) return address;
     for (int i = 0; i < HOOK_COUNT; i++) {
-        if (hooks[i].base == NULL || strcmp(hooks[i].base, base) != 0) continue;
+        if (hooks[i].base == NULL) continue;
+        // Some functions answer to two names, so the address alone decides.
         if (real_address((enum function)i) == address) return hooks[i].replacement;
-        known_base = true;
+        known_base |= strcmp(hooks[i].base, base) == 0;
     }
     if (known_base) process_count_unknown(base);
     return address;

@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "export.h"
 #include "quota.h"
+#include "topics.h"
 
 static uint64_t cost(const cu_array3d_shape *shape, unsigned levels) {
     struct quota_array array = {.width = shape->width, .height = shape->height, .depth = shape->depth,
@@ -67,6 +68,7 @@ EXPORT cu_result cuMipmappedArrayCreate(cu_mipmap *mipmap, const cu_array3d_shap
     CREATE(mipmap, cost(shape, levels), real(mipmap, shape, levels));
 }
 
+// A sparse array holds what was mapped into it until it goes.
 #define DESTROY(handle)                                                                       \
     struct process *process = process_limited();                                              \
     struct track_entry entry;                                                                 \
@@ -74,6 +76,7 @@ EXPORT cu_result cuMipmappedArrayCreate(cu_mipmap *mipmap, const cu_array3d_shap
     cu_result result = real(handle);                                                          \
     if (known && result == CU_OK) charge_give(&process->devices[entry.device], entry.bytes);  \
     if (known && result != CU_OK) track_put(&process->track, &entry);                         \
+    if (known && result == CU_OK && entry.bytes == 0) vmm_unbind_all(process, handle);        \
     return result
 
 EXPORT cu_result cuArrayDestroy(cu_array array) {

@@ -240,13 +240,17 @@ EXPORT cu_result cuCtxSetLimit(int limit, size_t value) {
     return result;
 }
 
+void settle_dirty(struct process *process) {
+    if (__atomic_load_n(&process->dirty, __ATOMIC_ACQUIRE) == 0) return;
+    if (__atomic_exchange_n(&process->dirty, 0, __ATOMIC_ACQ_REL) == 0) return;
+    pool_settle_dirty(process);
+    graph_settle_dirty(process);
+}
+
 // After a synchronisation pools may have shrunk.
 static cu_result synchronised(cu_result result) {
     struct process *process = process_limited();
-    if (process == NULL || __atomic_load_n(&process->dirty, __ATOMIC_ACQUIRE) == 0) return result;
-    if (__atomic_exchange_n(&process->dirty, 0, __ATOMIC_ACQ_REL) == 0) return result;
-    pool_settle_dirty(process);
-    graph_settle_dirty(process);
+    if (process != NULL) settle_dirty(process);
     return result;
 }
 

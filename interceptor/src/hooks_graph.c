@@ -5,6 +5,8 @@
 // might have to grow for it, that is charged before the launch and settled with the pool's own figure after it. Graphs
 // without such nodes pass straight through.
 
+#include <string.h>
+
 #include "charge.h"
 #include "export.h"
 #include "quota.h"
@@ -112,25 +114,50 @@ EXPORT cu_result cuGraphInstantiateWithFlags(cu_exec *exec, cu_graph graph, unsi
     return instantiated(exec, graph, real(exec, graph, flags));
 }
 
-// This one can upload as well: what it may allocate is settled at once.
-static cu_result instantiated_with(cu_exec *exec, cu_graph graph, cu_result result) {
+// This one can upload as well, which makes room in the pool at once: the most that can take is charged meanwhile.
+static bool charge_upload(cu_graph graph, const void *parameters, uint64_t bytes[DEVICES]) {
+    enum { UPLOAD = 2 };
+    uint64_t flags = 0;
+    if (parameters != NULL) memcpy(&flags, parameters, sizeof flags);
+    if (!(flags & UPLOAD) || !HAVE(cuGraphGetNodes) || !HAVE(cuGraphNodeGetType)) return true;
+    add_nodes(graph, bytes, 0);
+    for (int i = 0; i < DEVICES; i++) {
+        struct device *device = bytes[i] > 0 ? device_limited(i) : NULL;
+        bytes[i] = device == NULL ? 0 : quota_round(bytes[i], QUOTA_CHUNK);
+        if (device == NULL || charge_take(device, bytes[i])) continue;
+        bytes[i] = 0;
+        return false;
+    }
+    return true;
+}
+
+static cu_result instantiated_with(cu_exec *exec, cu_graph graph, cu_result result, const uint64_t bytes[DEVICES]) {
     struct process *process = process_limited();
     instantiated(exec, graph, result);
-    if (result == CU_OK && process != NULL && process->graphs != 0) {
-        graph_freed(process);
-        graph_settle_dirty(process);
+    for (int i = 0; process != NULL && i < DEVICES; i++) {
+        if (bytes[i] == 0) continue;
+        struct device *device = &process->devices[i];
+        lock_take(&device->graph_lock);
+        charge_give(device, bytes[i]);
+        settle(device);
+        lock_drop(&device->graph_lock);
     }
     return result;
 }
 
+#define INSTANTIATE_WITH(symbol)                                                                                \
+    DRIVER(symbol);                                                                                             \
+    uint64_t bytes[DEVICES] = {0};                                                                              \
+    if (process_limited() == NULL) return real(exec, graph, parameters);                                        \
+    if (!charge_upload(graph, parameters, bytes)) return instantiated_with(exec, graph, CU_OUT_OF_MEMORY, bytes); \
+    return instantiated_with(exec, graph, real(exec, graph, parameters), bytes)
+
 EXPORT cu_result cuGraphInstantiateWithParams(cu_exec *exec, cu_graph graph, void *parameters) {
-    DRIVER(cuGraphInstantiateWithParams);
-    return instantiated_with(exec, graph, real(exec, graph, parameters));
+    INSTANTIATE_WITH(cuGraphInstantiateWithParams);
 }
 
 EXPORT cu_result cuGraphInstantiateWithParams_ptsz(cu_exec *exec, cu_graph graph, void *parameters) {
-    DRIVER(cuGraphInstantiateWithParams_ptsz);
-    return instantiated_with(exec, graph, real(exec, graph, parameters));
+    INSTANTIATE_WITH(cuGraphInstantiateWithParams_ptsz);
 }
 
 EXPORT cu_result cuGraphExecDestroy(cu_exec exec) {

@@ -6,6 +6,7 @@
 #include "charge.h"
 #include "export.h"
 #include "quota.h"
+#include "topics.h"
 
 static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -14,6 +15,7 @@ EXPORT cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     DRIVER(cuMemGetInfo_v2);
     cu_result result = real(free_bytes, total);
     if (result != CU_OK || free_bytes == NULL || total == NULL || !device_here(&here)) return result;
+    settle_dirty(process_limited());
     struct report report = charge_report(here.device);
     *free_bytes = quota_free(lesser(report.limit, *total), report.used, *free_bytes);
     *total = lesser(report.limit, *total);
@@ -25,6 +27,7 @@ EXPORT cu_result cuMemGetInfo(unsigned *free_bytes, unsigned *total) {
     DRIVER(cuMemGetInfo);
     cu_result result = real(free_bytes, total);
     if (result != CU_OK || free_bytes == NULL || total == NULL || !device_here(&here)) return result;
+    settle_dirty(process_limited());
     struct report report = charge_report(here.device);
     *free_bytes = (unsigned)quota_free(lesser(report.limit, *total), report.used, *free_bytes);
     *total = (unsigned)lesser(report.limit, *total);

@@ -215,7 +215,7 @@ EXPORT cu_result cuMemAllocManaged(cu_ptr *pointer, size_t size, unsigned flags)
     if (result != CU_OK && (linear || pooled)) track_put(&process->track, &entry);                           \
     if (result != CU_OK) return result;                                                                      \
     if (linear) linear_forget(process, &entry);                                                              \
-    if (pooled) pool_freed(process, &entry);                                                                 \
+    if (pooled) pool_freed(process, &entry, true);                                                                 \
     if (!linear && !pooled) {                                                            \
         import_freed(process, pointer);                                                            \
         graph_freed(process);                                                            \

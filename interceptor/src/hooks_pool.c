@@ -15,8 +15,8 @@ struct pool {
     int device; // -1: memory of the host
     struct sluice_lock lock;
     uint64_t charged;
-    uint64_t living; // bytes allocated and not freed
-    bool dirty, destroyed;
+    uint64_t living;    // bytes allocated and not freed
+    uint32_t destroyed; // read without the lock
 };
 
 static uint64_t reserved_by(const struct pool *pool) {
@@ -28,28 +28,36 @@ static uint64_t reserved_by(const struct pool *pool) {
 // Brings the charge to what the pool has reserved. False where that is more than the limit lets it have.
 static bool settle(struct process *process, struct pool *pool) {
     struct device *device = &process->devices[pool->device];
-    uint64_t now = pool->destroyed ? quota_round(pool->living, QUOTA_CHUNK) : reserved_by(pool);
+    uint64_t now = __atomic_load_n(&pool->destroyed, __ATOMIC_RELAXED) ? quota_round(pool->living, QUOTA_CHUNK) : reserved_by(pool);
     if (now > pool->charged) {
         if (!charge_try(device, now - pool->charged)) return false;
     } else {
         charge_give(device, pool->charged - now);
     }
     pool->charged = now;
-    pool->dirty = false;
     return true;
+}
+
+static bool is_gone(const struct pool *pool) { return __atomic_load_n(&pool->destroyed, __ATOMIC_ACQUIRE) != 0; }
+
+static bool is_empty(struct pool *pool) {
+    if (!is_gone(pool) || !lock_try(&pool->lock)) return false;
+    bool empty = pool->living == 0 && pool->charged == 0;
+    lock_drop(&pool->lock);
+    return empty;
 }
 
 // Records of pools that are gone are used again. With the list locked.
 static struct pool *remember(struct process *process, cu_pool handle, int device) {
     struct pool *made = process->pools;
-    while (made != NULL && !(made->destroyed && made->living == 0 && made->charged == 0)) made = made->next;
+    while (made != NULL && !is_empty(made)) made = made->next;
     bool old = made != NULL;
     if (!old) made = track_memory(sizeof *made);
     if (made == NULL) return NULL;
     lock_take(&made->lock);
     made->handle = handle;
     made->device = device;
-    made->destroyed = made->dirty = false;
+    __atomic_store_n(&made->destroyed, 0, __ATOMIC_RELEASE);
     lock_drop(&made->lock);
     struct track_entry entry = {.key = (uintptr_t)handle, .kind = TRACK_POOL, .owner = made, .device = (int16_t)device};
     track_put(&process->track, &entry);
@@ -94,8 +102,8 @@ static void trim(struct process *process, struct pool *pool) {
 // thread's to settle, and waiting for it with a pool locked could wait in a circle.
 static void settle_others(struct process *process, const struct pool *except) {
     for (struct pool *p = __atomic_load_n(&process->pools, __ATOMIC_ACQUIRE); p != NULL; p = p->next) {
-        if (p == except || p->device != except->device || p->destroyed || !p->dirty || !lock_try(&p->lock)) continue;
-        settle(process, p);
+        if (p == except || is_gone(p) || !lock_try(&p->lock)) continue;
+        if (p->device == except->device) settle(process, p);
         lock_drop(&p->lock);
     }
 }
@@ -125,7 +133,7 @@ typedef cu_result free_function(cu_ptr, cu_stream);
 static void undo(struct process *process, struct pool *pool, cu_ptr pointer, cu_stream stream, free_function *give) {
     if (give != NULL) give(pointer, stream);
     trim(process, pool);
-    if (!settle(process, pool)) pool->dirty = true;
+    settle(process, pool);
     __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
     charge_refuse(&process->devices[pool->device]);
 }
@@ -216,32 +224,28 @@ EXPORT cu_result cuMemAllocFromPoolAsync_ptsz(cu_ptr *pointer, size_t size, cu_p
              pool_of(process, from, stream_device(stream)), real(pointer, size, from, stream));
 }
 
-static void mark_dirty(struct process *process, struct pool *pool) {
-    pool->dirty = true;
-    __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
-}
-
-void pool_freed(struct process *process, const struct track_entry *entry) {
+void pool_freed(struct process *process, const struct track_entry *entry, bool at_once) {
     struct pool *pool = entry->owner;
     lock_take(&pool->lock);
     pool->living -= entry->bytes < pool->living ? entry->bytes : pool->living;
-    if (pool->destroyed) settle(process, pool);
-    else mark_dirty(process, pool);
+    if (!is_gone(pool) && !at_once) __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
+    else if (!settle(process, pool)) __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
     lock_drop(&pool->lock);
 }
 
 #define FREE_ASYNC                                                                                    \
     struct process *process = process_limited();                                                      \
     struct track_entry entry;                                                                         \
-    if (process == NULL || stream_captures(process, stream, per_thread)) return real(pointer, stream); \
+    if (process == NULL) return real(pointer, stream);                                                \
+    bool captures = stream_captures(process, stream, per_thread);                                     \
     bool pooled = track_take(&process->track, TRACK_ASYNC, pointer, &entry);                          \
-    bool linear = !pooled && track_take(&process->track, TRACK_POINTER, pointer, &entry);             \
+    bool linear = !pooled && !captures && track_take(&process->track, TRACK_POINTER, pointer, &entry); \
     cu_result result = real(pointer, stream);                                                         \
     if (result != CU_OK && (pooled || linear)) track_put(&process->track, &entry);                    \
     if (result != CU_OK) return result;                                                               \
-    if (pooled) pool_freed(process, &entry);                                                          \
+    if (pooled) pool_freed(process, &entry, false);                                                          \
     if (linear) linear_forget(process, &entry);                                                       \
-    if (!linear && !pooled) {                                                            \
+    if (!linear && !pooled && !captures) {                                                            \
         import_freed(process, pointer);                                                            \
         graph_freed(process);                                                            \
     }                                                            \
@@ -284,7 +288,7 @@ EXPORT cu_result cuMemPoolDestroy(cu_pool handle) {
     }
     struct pool *pool = entry.owner;
     lock_take(&pool->lock);
-    pool->destroyed = true;
+    __atomic_store_n(&pool->destroyed, 1, __ATOMIC_RELEASE);
     if (pool->device >= 0) settle(process, pool);
     lock_drop(&pool->lock);
     return result;
@@ -304,13 +308,14 @@ EXPORT cu_result cuMemPoolTrimTo(cu_pool handle, size_t keep) {
     return result;
 }
 
+// A pool that keeps more than is allocated from it may shrink at any later synchronisation, so it is looked at again then.
 void pool_settle_dirty(struct process *process) {
-    bool left = false;
+    bool again = false;
     for (struct pool *p = __atomic_load_n(&process->pools, __ATOMIC_ACQUIRE); p != NULL; p = p->next) {
-        if (!p->dirty || p->destroyed || p->device < 0) continue;
+        if (is_gone(p)) continue;
         lock_take(&p->lock);
-        left |= !settle(process, p);
+        if (p->device >= 0) again |= !settle(process, p) || p->charged > quota_round(p->living, QUOTA_CHUNK);
         lock_drop(&p->lock);
     }
-    if (left) __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
+    if (again) __atomic_store_n(&process->dirty, 1, __ATOMIC_RELEASE);
 }

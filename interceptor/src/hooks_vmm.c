@@ -6,6 +6,7 @@
 #include "charge.h"
 #include "export.h"
 #include "quota.h"
+#include "topics.h"
 
 struct physical {
     struct physical *next_free;
@@ -88,7 +89,7 @@ EXPORT cu_result cuMemCreate(cu_phys *handle, size_t size, const cu_phys_propert
 EXPORT cu_result cuMemRelease(cu_phys handle) {
     DRIVER(cuMemRelease);
     struct process *process = process_limited();
-    struct track_entry entry = {.kind = TRACK_PHYSICAL, .key = handle}, binding;
+    struct track_entry entry = {.kind = TRACK_PHYSICAL, .key = handle};
     if (process == NULL) return real(handle);
     // The entry goes first: the driver may give the handle's number to another thread at once.
     lock_take(&process->vmm_lock);
@@ -102,13 +103,9 @@ EXPORT cu_result cuMemRelease(cu_phys handle) {
     } else if (physical != NULL) {
         add_handle(process, handle, physical);
         physical->references--;
-    } else if (result == CU_OK) {
-        // A multicast object lets go of what was bound to it.
-        while (track_take_owned(&process->track, TRACK_BINDING, (void *)(uintptr_t)handle, &binding)) {
-            put(process, (struct physical *)(uintptr_t)binding.bytes);
-        }
     }
     lock_drop(&process->vmm_lock);
+    if (physical == NULL && result == CU_OK) vmm_unbind_all(process, (void *)(uintptr_t)handle); // a multicast object
     return result;
 }
 
@@ -229,17 +226,73 @@ EXPORT cu_result cuMemImportFromShareableHandle(cu_phys *handle, void *shareable
     return result;
 }
 
+void vmm_unbind_all(struct process *process, const void *object) {
+    struct track_entry binding;
+    if (__atomic_load_n(&process->bindings, __ATOMIC_ACQUIRE) == 0) return;
+    lock_take(&process->vmm_lock);
+    while (track_take_owned(&process->track, TRACK_BINDING, object, &binding)) {
+        put(process, (struct physical *)(uintptr_t)binding.bytes);
+    }
+    lock_drop(&process->vmm_lock);
+}
+
 static uint64_t place_in(cu_phys multicast, size_t offset, int device) {
     return (multicast * 31 + offset) * 64 + (uint64_t)device;
 }
 
-// The memory is held by the multicast object too.
-static void bound(struct process *process, cu_phys multicast, size_t offset, struct physical *physical) {
+// The memory is held by an object too, a multicast object or a sparse array. A place holds one
+// memory at a time.
+static void bind(struct process *process, uint64_t place, void *object, struct physical *physical) {
+    struct track_entry entry = {.key = place, .kind = TRACK_BINDING, .owner = object, .bytes = (uintptr_t)physical}, before;
     if (physical == NULL) return;
-    struct track_entry entry = {.key = place_in(multicast, offset, physical->device), .kind = TRACK_BINDING,
-                                .owner = (void *)(uintptr_t)multicast, .bytes = (uintptr_t)physical};
+    if (track_take(&process->track, TRACK_BINDING, place, &before)) put(process, (struct physical *)(uintptr_t)before.bytes);
     physical->references++;
     track_put(&process->track, &entry);
+    __atomic_store_n(&process->bindings, 1, __ATOMIC_RELEASE);
+}
+
+static void bound(struct process *process, cu_phys multicast, size_t offset, struct physical *physical) {
+    if (physical != NULL) {
+        bind(process, place_in(multicast, offset, physical->device), (void *)(uintptr_t)multicast, physical);
+    }
+}
+
+// One number for a part of a sparse array.
+static uint64_t place_of(const cu_array_map *map) {
+    const unsigned *words = (const unsigned *)&map->subresource;
+    size_t count = (map->subresource_type == 0 ? sizeof map->subresource.tile : sizeof map->subresource.tail) / sizeof *words;
+    uint64_t hash = (uintptr_t)map->resource;
+    for (size_t i = 0; i < count; i++) {
+        // The second word of a tail is padding.
+        if (map->subresource_type == 0 || i != 1) hash = (hash ^ words[i]) * 0x100000001b3ull;
+    }
+    return hash;
+}
+
+static cu_result array_mapped(const cu_array_map *list, unsigned count, cu_result result) {
+    struct process *process = process_limited();
+    struct track_entry entry;
+    if (result != CU_OK || process == NULL || list == NULL) return result;
+    lock_take(&process->vmm_lock);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t place = place_of(&list[i]);
+        if (list[i].operation == CU_MAP) bind(process, place, list[i].resource, of_handle(process, list[i].handle));
+        else if (track_take(&process->track, TRACK_BINDING, place, &entry)) {
+            put(process, (struct physical *)(uintptr_t)entry.bytes);
+        }
+    }
+    lock_drop(&process->vmm_lock);
+    return result;
+}
+
+EXPORT cu_result cuMemMapArrayAsync(cu_array_map *list, unsigned count, cu_stream stream) {
+    DRIVER(cuMemMapArrayAsync);
+    return array_mapped(list, count, real(list, count, stream));
+}
+
+EXPORT cu_result cuMemMapArrayAsync_ptsz(cu_array_map *list, unsigned count, cu_stream stream) {
+    DRIVER(cuMemMapArrayAsync_ptsz);
+    return array_mapped(list, count, real(list, count, stream));
 }
 
 EXPORT cu_result cuMulticastBindMem(cu_phys multicast, size_t offset, cu_phys handle, size_t from, size_t size,

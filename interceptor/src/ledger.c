@@ -131,7 +131,7 @@ static uint64_t new_stamp(void) {
     return stamp == 0 ? 1 : stamp;
 }
 
-static uint32_t own_pid_namespace(void) {
+uint32_t ledger_pid_namespace(void) {
     char link[64];
     unsigned inode = 0;
     ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1);
@@ -155,9 +155,9 @@ static bool take_slot(struct ledger *ledger) {
             store(&slot->exported, ledger->exported);
             store(&slot->imported, ledger->imported);
             store(&slot->start_cpu, 0);
-            store(&slot->lock_wait, 0);
+            store(&slot->lock_wait, ledger->waited);
             __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
-            __atomic_store_n(&slot->pid_namespace, own_pid_namespace(), __ATOMIC_RELAXED);
+            __atomic_store_n(&slot->pid_namespace, ledger_pid_namespace(), __ATOMIC_RELAXED);
             store(&slot->stamp, ledger->stamp);
             return true;
         }

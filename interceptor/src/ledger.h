@@ -28,6 +28,7 @@ struct ledger {
     uint32_t seen_limit; // the limit in units by which the credit was given
     uint32_t held;       // what this process holds, in units, should its slot be lost
     uint64_t exported, imported; // the same for what it exports and imports, in bytes
+    uint64_t waited;     // ns for the growth byte
 };
 
 // Maps a ledger that lies complete at a path. False, with a reason, where it does not.
@@ -53,6 +54,9 @@ void ledger_export(struct ledger *ledger, uint64_t bytes);
 void ledger_unexport(struct ledger *ledger, uint64_t bytes);
 bool ledger_import(struct ledger *ledger, uint64_t bytes);
 void ledger_unimport(struct ledger *ledger, uint64_t bytes);
+
+// The inode of this process's PID namespace, 0 when unknown.
+uint32_t ledger_pid_namespace(void);
 
 // Whether the process of a slot lives.
 bool ledger_lives(struct ledger *ledger, unsigned slot);

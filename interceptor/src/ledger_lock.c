@@ -40,7 +40,8 @@ bool ledger_lock_growth(struct ledger *ledger) {
         struct timespec moment = {.tv_nsec = 1000000};
         nanosleep(&moment, NULL);
     }
-    if (ledger->slot >= 0) ledger_count(&ledger->page->slots[ledger->slot].lock_wait, now() - began);
+    ledger->waited += now() - began;
+    if (ledger->slot >= 0) __atomic_store_n(&ledger->page->slots[ledger->slot].lock_wait, ledger->waited, __ATOMIC_RELAXED);
     return true;
 }
 

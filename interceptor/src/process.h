@@ -48,6 +48,7 @@ struct process {
     uint32_t dirty;    // some pool may have shrunk since it was last looked at
     uint32_t exports;  // some memory was exported
     uint32_t imports;  // some memory of others was imported
+    uint32_t bindings; // some memory is held by another object
     uint32_t told;     // the reason of failing closed was given
     int pid;           // where the kernel cannot empty memory at fork
     struct sluice_lock start_lock;
@@ -59,6 +60,7 @@ struct process {
     int share_count;
     struct share shares[SHARES];
     struct device devices[DEVICES];
+    struct device views[DEVICES]; // as the management library names them; never charged
     struct track_table track;
 };
 
@@ -88,6 +90,10 @@ void process_closed(const char *what, const char *reason);
 
 // The table of what is held, and the device of an ordinal where a limit holds for it, NULL where none does.
 struct device *device_limited(int ordinal);
+
+// The device of a UUID, to be looked at by who may hold nothing on it: limited, or closed where it has no share; NULL where
+// no limit holds for it.
+struct device *device_view(const unsigned char uuid[16]);
 
 // The device of the thread's current context, and the context. False where there is none, or no limit holds for it.
 struct here {

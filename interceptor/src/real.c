@@ -5,6 +5,7 @@
 #include "real.h"
 
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "symbol_table.h"
 
@@ -31,11 +32,6 @@ static const struct {
 // Where each library was when its functions were taken; 0 while it is not loaded.
 static uintptr_t loaded_at[LIBRARIES];
 
-static bool called(const char *path, const char *file) {
-    const char *slash = strrchr(path, '/');
-    return strncmp(slash == NULL ? path : slash + 1, file, strlen(file)) == 0;
-}
-
 struct search {
     enum library library;
     bool found;
@@ -45,8 +41,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *argument) {
     struct search *search = argument;
     struct elf_object object;
     (void)size;
-    if (info->dlpi_name == NULL || !called(info->dlpi_name, libraries[search->library].file)) return 0;
-    if (!elf_read(&object, info) || elf_symbol(&object, libraries[search->library].proof) == NULL) return 0;
+    if (info->dlpi_name == NULL || !elf_called(info->dlpi_name, libraries[search->library].file)) return 0;
+    if (!elf_read_info(&object, info) || elf_symbol(&object, libraries[search->library].proof) == NULL) return 0;
     search->found = true;
     if (__atomic_load_n(&loaded_at[search->library], __ATOMIC_ACQUIRE) == info->dlpi_addr) return 1;
     for (int i = 0; i < FUNCTION_COUNT; i++) {
@@ -68,24 +64,53 @@ void *real_needed(enum function at) {
     return real_address(at);
 }
 
+// dlsym lies in libc.so.6, until 2.33 in libdl.so.2.
+EARLY static void *dlsym_of(const char *path, const struct elf_object *object) {
+    if (path == NULL || !(elf_called(path, "libc.so.6") || elf_called(path, "libdl.so.2") || elf_called(path, "libc-2.") ||
+                          elf_called(path, "libdl-2."))) {
+        return NULL;
+    }
+    return elf_symbol(object, "dlsym");
+}
+
+// The loader's list of objects, which the program's own headers lead to. The sanitizers replace dl_iterate_phdr and ask for
+// names before they have begun, and neither library of interest is ever unloaded.
+EARLY static void *dlsym_in_list(void) {
+    const ElfW(Phdr) *part = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    unsigned long count = getauxval(AT_PHNUM);
+    const ElfW(Dyn) *dynamic = NULL;
+    ElfW(Addr) base = 0;
+    for (unsigned long i = 0; part != NULL && i < count; i++) {
+        if (part[i].p_type == PT_PHDR) base = (ElfW(Addr))part - part[i].p_vaddr;
+    }
+    for (unsigned long i = 0; part != NULL && i < count; i++) {
+        if (part[i].p_type == PT_DYNAMIC) dynamic = (const ElfW(Dyn) *)(base + part[i].p_vaddr);
+    }
+    while (dynamic != NULL && dynamic->d_tag != DT_NULL && dynamic->d_tag != DT_DEBUG) dynamic++;
+    if (dynamic == NULL || dynamic->d_tag != DT_DEBUG || dynamic->d_un.d_ptr == 0) return NULL;
+    for (const struct link_map *map = ((const struct r_debug *)dynamic->d_un.d_ptr)->r_map; map != NULL; map = map->l_next) {
+        struct elf_object object;
+        if (!elf_read(&object, map->l_addr, map->l_ld, 0)) continue;
+        void *found = dlsym_of(map->l_name, &object);
+        if (found != NULL) return found;
+    }
+    return NULL;
+}
+
 static int look_for_dlsym(struct dl_phdr_info *info, size_t size, void *argument) {
     struct elf_object object;
     (void)size;
-    if (info->dlpi_name == NULL || !(called(info->dlpi_name, "libc.so") || called(info->dlpi_name, "libdl.so") ||
-                                     called(info->dlpi_name, "libc-") || called(info->dlpi_name, "libdl-"))) {
-        return 0;
-    }
-    if (!elf_read(&object, info)) return 0;
-    void *found = elf_symbol(&object, "dlsym");
+    void *found = elf_read_info(&object, info) ? dlsym_of(info->dlpi_name, &object) : NULL;
     if (found != NULL) *(void **)argument = found;
     return found != NULL;
 }
 
-void *real_dlsym(void) {
+EARLY void *real_dlsym(void) {
     static void *known;
     void *found = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (found == NULL) {
-        dl_iterate_phdr(look_for_dlsym, &found);
+        found = dlsym_in_list();
+        if (found == NULL) dl_iterate_phdr(look_for_dlsym, &found);
         __atomic_store_n(&known, found, __ATOMIC_RELAXED);
     }
     return found;

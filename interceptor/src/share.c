@@ -113,11 +113,20 @@ int share_find_all(struct share shares[SHARES], const char *own_path, unsigned *
     return count;
 }
 
-bool share_join(struct share *share, const char **reason) {
+static bool open_ledger(struct share *share, const char **reason) {
     char path[192];
-    if (share->joined) return true;
     snprintf(path, sizeof path, "%s/usage", share->directory);
-    if (!ledger_open(&share->ledger, path, reason)) return false;
+    return share->ledger.page != NULL || ledger_open(&share->ledger, path, reason);
+}
+
+bool share_look(struct share *share) {
+    const char *reason;
+    return open_ledger(share, &reason);
+}
+
+bool share_join(struct share *share, const char **reason) {
+    if (share->joined) return true;
+    if (!open_ledger(share, reason)) return false;
     share->joined = ledger_join(&share->ledger, 0, reason);
     if (!share->joined) ledger_close(&share->ledger);
     return share->joined;
@@ -153,15 +162,27 @@ static bool is_plain(const char *group) {
            strspn(group, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
 }
 
+static bool name_alone(struct share *share, const char *group, const unsigned char uuid[16], char path[192]) {
+    char name[37];
+    quota_print_uuid(uuid, name);
+    snprintf(share->directory, sizeof share->directory, "/dev/shm/sluice-%u-%.64s", (unsigned)geteuid(), group);
+    snprintf(path, 192, "%.120s/%s", share->directory, name);
+    return is_plain(group);
+}
+
+bool share_look_alone(struct share *share, const char *group, const unsigned char uuid[16]) {
+    char path[192];
+    const char *reason;
+    if (!name_alone(share, group, uuid, path) || !ledger_open(&share->ledger, path, &reason)) return false;
+    share->fixed_limit = __atomic_load_n(&share->ledger.page->limit, __ATOMIC_ACQUIRE);
+    return true;
+}
+
 bool share_join_alone(struct share *share, const char *group, const unsigned char uuid[16], uint64_t limit,
                       uint64_t context, const char **reason) {
-    char path[192], name[37];
+    char path[192];
     *reason = "SLUICE_GROUP is not a plain name";
-    if (!is_plain(group)) return false;
-    snprintf(share->directory, sizeof share->directory, "/dev/shm/sluice-%u-%s", (unsigned)geteuid(), group);
-    if (!own_directory(share->directory, reason)) return false;
-    quota_print_uuid(uuid, name);
-    snprintf(path, sizeof path, "%.120s/%s", share->directory, name);
+    if (!name_alone(share, group, uuid, path) || !own_directory(share->directory, reason)) return false;
     *reason = "its file in /dev/shm cannot be made";
     if (!make_file(path) || !ledger_open(&share->ledger, path, reason)) return false;
     share->fixed_limit = limit;

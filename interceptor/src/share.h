@@ -30,6 +30,10 @@ int share_find_all(struct share shares[SHARES], const char *own_path, unsigned *
 // Opens and joins a share's ledger at the first use of its device. False with a reason.
 bool share_join(struct share *share, const char **reason);
 
+// Opens a share's ledger to look at, without joining; likewise for the environment's share of a device, if it was ever made.
+bool share_look(struct share *share);
+bool share_look_alone(struct share *share, const char *group, const unsigned char uuid[16]);
+
 // Makes the share of a device that the environment limits, and joins it.
 bool share_join_alone(struct share *share, const char *group, const unsigned char uuid[16], uint64_t limit,
                       uint64_t context, const char **reason);
@@ -40,6 +44,10 @@ static inline uint64_t share_limit(const struct share *share) {
 
 static inline uint64_t share_context(const struct share *share) {
     return share->limits == NULL ? share->fixed_context : __atomic_load_n(&share->limits->context, __ATOMIC_ACQUIRE);
+}
+
+static inline uint64_t share_overhead(const struct share *share) {
+    return share->limits == NULL ? 0 : __atomic_load_n(&share->limits->overhead, __ATOMIC_ACQUIRE);
 }
 
 static inline bool share_enforces(const struct share *share) {

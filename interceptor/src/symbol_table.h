@@ -7,7 +7,13 @@
 
 #include <elf.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+// For what may run before a sanitizer in the program has begun: it calls no function that a sanitizer replaces, and is not
+// instrumented itself.
+#define EARLY __attribute__((no_sanitize("address", "undefined", "thread")))
 
 struct elf_object {
     ElfW(Addr) base;
@@ -18,10 +24,16 @@ struct elf_object {
     const ElfW(Half) *versions; // one for each symbol, or NULL
 };
 
-// Reads where the tables of a loaded object are; 0 where it has none.
-int elf_read(struct elf_object *object, const struct dl_phdr_info *info);
+// Reads where the tables of a loaded object are, from its dynamic section; false where it has none. Addresses in it below
+// `end`, the object's size, have not been relocated.
+EARLY bool elf_read(struct elf_object *object, ElfW(Addr) base, const ElfW(Dyn) *dynamic, ElfW(Addr) end);
+// The same from what dl_iterate_phdr tells.
+EARLY bool elf_read_info(struct elf_object *object, const struct dl_phdr_info *info);
 
 // The address of a function that the object defines, its default version first; NULL where it does not.
-void *elf_symbol(const struct elf_object *object, const char *name);
+EARLY void *elf_symbol(const struct elf_object *object, const char *name);
+
+// Whether a path's last part begins with that.
+EARLY bool elf_called(const char *path, const char *file);
 
 #endif // SLUICE_SYMBOL_TABLE_H

@@ -10,14 +10,20 @@
 // hooks_linear.c: what an entry held is given back.
 void linear_forget(struct process *process, const struct track_entry *entry);
 
-// hooks_pool.c: memory of a pool was freed at once; pools that may have shrunk are looked at.
-void pool_freed(struct process *process, const struct track_entry *entry);
+// hooks_pool.c: memory of a pool was freed, in the order of a stream or at once; pools that may have shrunk are looked at.
+void pool_freed(struct process *process, const struct track_entry *entry, bool at_once);
 void pool_settle_dirty(struct process *process);
 
 // hooks_graph.c: memory of a graph may have been freed; the same look; whether a stream is being captured.
 void graph_freed(struct process *process);
 void graph_settle_dirty(struct process *process);
 bool stream_captures(struct process *process, cu_stream stream, bool per_thread);
+
+// hooks_vmm.c: an array, or a multicast object, lets go of the memory that was mapped into it.
+void vmm_unbind_all(struct process *process, const void *object);
+
+// hooks_context.c: looks at all that may have shrunk, where something may.
+void settle_dirty(struct process *process);
 
 // hooks_shared.c: memory that was exported ends.
 void export_ended(struct process *process, cu_ptr pointer);

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,40 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+// library is a copy of the one under test, so that a build beside the tests changes nothing for them.
+var library string
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "libsluice")
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "making room for the library: %v\n", err)
+		return 1
+	}
+	if err := copyLibrary(dir); err != nil {
+		fmt.Fprintf(os.Stderr, "copying the library: %v\n", err)
+		return 1
+	}
+	library = filepath.Join(dir, "libsluice.so")
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintf(os.Stderr, "removing the copy of the library: %v\n", err)
+	}
+	return code
+}
+
+func copyLibrary(dir string) error {
+	content, err := os.ReadFile(filepath.Join(repository, "interceptor/build/libsluice.so"))
+	if err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", dir, err)
+	}
+	return errors.Join(root.WriteFile("libsluice.so", content, 0o755), root.Close())
 }
 
 func built(t *testing.T, parts ...string) string {
@@ -111,7 +145,10 @@ type ledger struct {
 	Limit           uint64 `json:"limit"`
 	Slots           int    `json:"slots"`
 	Refused         uint64 `json:"refused"`
+	RefusedByDriver uint64 `json:"refusedByDriver"`
 	UnknownVariants uint64 `json:"unknownVariants"`
+	StartCPUP99Ns   uint64 `json:"startCpuP99Ns"`
+	LockWaitP99Ns   uint64 `json:"lockWaitP99Ns"`
 }
 
 func (n *node) ledger(t *testing.T) ledger {
@@ -120,9 +157,14 @@ func (n *node) ledger(t *testing.T) ledger {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the share has %d usage files in %s, want 1 (%v)", len(files), n.ledgerDir(), err)
 	}
-	out, err := exec.CommandContext(t.Context(), built(t, "interceptor/build/tests/tools/ledger"), files[0]).Output()
+	return readLedger(t, files[0])
+}
+
+func readLedger(t *testing.T, file string) ledger {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), built(t, "interceptor/build/tests/tools/ledger"), file).Output()
 	if err != nil {
-		t.Fatalf("reading %s: %v", files[0], err)
+		t.Fatalf("reading %s: %v", file, err)
 	}
 	var got ledger
 	if err := json.Unmarshal(out, &got); err != nil {
@@ -143,7 +185,7 @@ func (n *node) environment(t *testing.T, limit string) []string {
 		return env
 	}
 	return append(env,
-		"LD_PRELOAD="+built(t, "interceptor/build/libsluice.so"),
+		"LD_PRELOAD="+library,
 		"SLUICE_MEMORY_LIMIT="+limit,
 		"SLUICE_CONTEXT_MEMORY=518Mi",
 		"SLUICE_GROUP="+n.group)
@@ -199,10 +241,15 @@ type program struct {
 
 func (n *node) start(t *testing.T, limit, name string, arguments ...string) *program {
 	t.Helper()
+	return n.startWith(t, n.environment(t, limit), nil, name, arguments...)
+}
+
+func (n *node) startWith(t *testing.T, environment, extra []string, name string, arguments ...string) *program {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), programTimeout)
 	t.Cleanup(cancel)
 	command := exec.CommandContext(ctx, built(t, "interceptor/build/tests", name), arguments...)
-	command.Env = n.environment(t, limit)
+	command.Env = append(environment, extra...)
 	p := &program{command: command, stderr: &bytes.Buffer{}}
 	command.Stderr = p.stderr
 	in, err := command.StdinPipe()
@@ -252,4 +299,13 @@ func (p *program) end(t *testing.T) {
 	if text := strings.TrimSpace(p.stderr.String()); text != "" {
 		t.Errorf("the program wrote to standard error: %s", text)
 	}
+}
+
+// stop ends a program that is not needed any more: it ends when its input does.
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	if err := p.in.Close(); err != nil {
+		t.Errorf("closing the program's input: %v", err)
+	}
+	p.end(t)
 }

@@ -43,6 +43,7 @@ var ways = []struct {
 	{name: "capture", piece: 256 * mib, slack: 32 * mib},
 	{name: "external", piece: 256 * mib},
 	{name: "context", piece: 518 * mib},
+	{name: "green", piece: 6 * mib, short: true},
 	{name: "module", piece: 64 * mib, slack: 64 * mib, ledgerAbove: true},
 	{name: "stack", piece: 132 * 2048 * 4096},
 }
@@ -93,7 +94,7 @@ func TestNativeReachesTheGPU(t *testing.T) {
 // Under the library no way leads past the limit, whichever way the program reaches the driver.
 func TestNoWayPassesTheLimit(t *testing.T) {
 	t.Parallel()
-	for _, reach := range []string{"link", "dlsym", "lookup"} {
+	for _, reach := range []string{"link", "dlsym", "lookup", "perthread"} {
 		for _, tc := range ways {
 			t.Run(reach+"/"+tc.name, func(t *testing.T) {
 				t.Parallel()

@@ -46,6 +46,14 @@ void driver_reach(void) {
 
 #elif defined(REACH_LOOKUP)
 
+// The default stream of such programs: the legacy one, or with 2 each thread's own.
+#ifndef LOOKUP_FLAGS
+#define LOOKUP_FLAGS 0
+#endif
+
+// No function has a variant for the threads' own streams before this version.
+static int version_for(int version) { return LOOKUP_FLAGS != 0 && version < 7000 ? 7000 : version; }
+
 void driver_reach(void) {
     result (*look_up)(const char *, void **, int, uint64_t, int *);
     need(dlsym(open_driver(), "cuGetProcAddress_v2"), "cuGetProcAddress_v2", &look_up);
@@ -53,9 +61,9 @@ void driver_reach(void) {
     void *found = NULL;
     look_up("cuGetProcAddress", &found, 12000, 0, NULL);
     need(found, "cuGetProcAddress", &look_up);
-#define FILL(base, symbol, version, parameters)           \
-    found = NULL;                                         \
-    look_up(#base, &found, version, 0, NULL);             \
+#define FILL(base, symbol, version, parameters)                               \
+    found = NULL;                                                             \
+    look_up(#base, &found, version_for(version), LOOKUP_FLAGS, NULL);         \
     need(found, #base, &cu.base);
     DRIVER(FILL)
 }

@@ -4,7 +4,8 @@
 // that symbol is, parameters. By what REACH is, the table `cu` is filled
 //   by linking against libcuda.so.1 (REACH_LINK),
 //   by dlopen and dlsym (REACH_DLSYM), or
-//   by cuGetProcAddress, as the CUDA runtime does it (REACH_LOOKUP).
+//   by cuGetProcAddress, as the CUDA runtime does it (REACH_LOOKUP), also with LOOKUP_FLAGS 2, as programs do whose default
+//   stream is each thread's own.
 #ifndef SLUICE_TESTS_DRIVER_H
 #define SLUICE_TESTS_DRIVER_H
 
@@ -138,6 +139,10 @@ struct ipc {
     F(cuIpcCloseMemHandle, cuIpcCloseMemHandle, 4010, (pointer at)) \
     F(cuImportExternalMemory, cuImportExternalMemory, 10000, (handle *memory, const struct external *from)) \
     F(cuDestroyExternalMemory, cuDestroyExternalMemory, 10000, (handle memory)) \
+    F(cuDeviceGetDevResource, cuDeviceGetDevResource, 12040, (int device, void *resource, int type)) \
+    F(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, 12040, (handle *description, void *resources, unsigned count)) \
+    F(cuGreenCtxCreate, cuGreenCtxCreate, 12040, (handle *green, handle description, int device, unsigned flags)) \
+    F(cuGreenCtxDestroy, cuGreenCtxDestroy, 12040, (handle green)) \
     F(cuModuleLoadData, cuModuleLoadData, 2000, (handle *module, const void *image)) \
     F(cuModuleUnload, cuModuleUnload, 2000, (handle module)) \
     F(cuModuleGetFunction, cuModuleGetFunction, 2000, (handle *function, handle module, const char *name)) \

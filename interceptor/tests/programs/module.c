@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules of 64 MiB, brought to the device by a launch.
+// Modules of 64 MiB by their headers, brought to the device by a launch.
+#include <elf.h>
+
 #include "way.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-static char *image;
+static Elf64_Ehdr image;
 static handle at[MOST_PIECES];
 
+// An ELF file is as long as its section headers say, which come last.
 static result start(void) {
-    image = malloc(way.piece + 1);
-    if (image == NULL) return OUT_OF_MEMORY;
-    memset(image, '/', way.piece);
-    image[way.piece] = '\0';
+    image = (Elf64_Ehdr){.e_ident = ELFMAG, .e_shoff = way.piece};
+    image.e_ident[EI_CLASS] = ELFCLASS64;
     return SUCCESS;
 }
 
 static result take(int i) {
     handle function;
-    result got = cu.cuModuleLoadData(&at[i], image);
+    result got = cu.cuModuleLoadData(&at[i], &image);
     if (got != SUCCESS) return got;
     must(cu.cuModuleGetFunction(&function, at[i], "fakegpu_empty"), "cuModuleGetFunction");
     got = cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);

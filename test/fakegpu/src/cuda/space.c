@@ -99,6 +99,7 @@ static int unit_taken(const struct range *page, size_t unit) { return page->unit
 static void mark(struct range *page, size_t first, size_t count, int taken) {
     for (size_t unit = first; unit < first + count; unit++) {
         uint64_t bit = 1ull << unit % 64;
+        page->free_units += taken ? (size_t)-1 : 1;
         page->units[unit / 64] = taken ? page->units[unit / 64] | bit : page->units[unit / 64] & ~bit;
     }
 }
@@ -121,7 +122,7 @@ static int find_gap(const struct range *page, size_t count, size_t *first) {
 int space_page_take(cu_context context, size_t size, struct range **page, cu_pointer *at) {
     size_t count = size / BLOCK_BYTES, first;
     for (struct range *p = context->pages; p != NULL; p = p->next_page) {
-        if (!find_gap(p, count, &first)) continue;
+        if (p->free_units < count || !find_gap(p, count, &first)) continue;
         mark(p, first, count, 1);
         *page = p;
         *at = (cu_pointer)(uintptr_t)p->base + first * BLOCK_BYTES;
@@ -133,6 +134,7 @@ int space_page_take(cu_context context, size_t size, struct range **page, cu_poi
 int space_page_new(cu_context context, struct range *page) {
     page->units = calloc(UNITS / 64, sizeof *page->units);
     if (page->units == NULL) return 0;
+    page->free_units = UNITS;
     struct range **link = &context->pages;
     while (*link != NULL) link = &(*link)->next_page;
     *link = page;

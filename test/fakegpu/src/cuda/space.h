@@ -31,6 +31,7 @@ struct range {
     size_t reserved_size;
     struct range *next_page; // of pages: the context's next
     uint64_t *units;         // of pages: which blocks are taken
+    size_t free_units;       // of pages: how many are not
     uint64_t charged;        // refunded when the range closes
     int living;
     int real; // bytes at the start can be touched
