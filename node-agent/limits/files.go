@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -53,16 +54,57 @@ func makeUsage(root *os.Root, name string) (err error) {
 	if err := reserve(file, info.Size(), usageSize); err != nil {
 		return err
 	}
-	// Its processes can have made it longer, which takes room from others.
-	if info.Size() > usageSize {
-		if err := file.Truncate(usageSize); err != nil {
-			return fmt.Errorf("shortening the ledger: %w", err)
-		}
+	if err := shorten(file, info.Size()); err != nil {
+		return err
 	}
 	if err := file.Chmod(usageMode); err != nil {
 		return fmt.Errorf("opening the ledger to processes: %w", err)
 	}
 	return nil
+}
+
+// shorten takes back what its processes have added to a ledger: it is room that others need.
+func shorten(file *os.File, size int64) error {
+	if size <= usageSize {
+		return nil
+	}
+	if err := file.Truncate(usageSize); err != nil {
+		return fmt.Errorf("shortening a ledger: %w", err)
+	}
+	return nil
+}
+
+// Trim shortens every ledger that is longer than a ledger is.
+func (d *Door) Trim() error {
+	root, err := os.OpenRoot(d.root)
+	if err != nil {
+		return fmt.Errorf("opening the share directory: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // it was only looked into
+	ledgers, err := fs.Glob(root.FS(), path.Join("*", "*", UsageFile))
+	if err != nil {
+		return fmt.Errorf("looking for ledgers: %w", err)
+	}
+	var failed []error
+	for _, name := range ledgers {
+		failed = append(failed, trim(root, name))
+	}
+	return errors.Join(failed...)
+}
+
+func trim(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && (!info.Mode().IsRegular() || info.Size() <= usageSize)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at a ledger: %w", err)
+	}
+	file, err := root.OpenFile(name, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("opening a ledger: %w", err)
+	}
+	return errors.Join(shorten(file, info.Size()), file.Close())
 }
 
 // reserve gives a file at least a length, and room on its file system for all of it, without changing what is in it.

@@ -137,6 +137,32 @@ func TestAFullFileSystemIsAnError(t *testing.T) {
 	}
 }
 
+// TestATenantCannotFillTheFileSystem has one make its ledger as long as there is room.
+func TestATenantCannotFillTheFileSystem(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "small")
+	if err := os.Mkdir(root, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("sluice", root, "tmpfs", 0, "size=400k"); err != nil {
+		t.Skipf("mounting a small file system: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(root, unix.MNT_DETACH) })
+	door, err := limits.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := door.Write(makeShare())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "usage"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling the file system: %v", err)
+	}
+	if _, err := door.Write(makeShare(func(s *limits.Share) { s.ClaimUID = "other" })); err != nil {
+		t.Errorf("Write of another tenant's share: %v", err)
+	}
+}
+
 func TestHeartbeat(t *testing.T) {
 	door, root := newDoor(t)
 	path := filepath.Join(root, "heartbeat")

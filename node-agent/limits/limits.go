@@ -115,7 +115,14 @@ func (d *Door) Write(share Share) (string, error) {
 	if err := makeDirs(root, share.ClaimUID, inside); err != nil {
 		return "", err
 	}
-	if err := writeFiles(root, inside, device, parent, share); err != nil {
+	err = writeFiles(root, inside, device, parent, share)
+	if errors.Is(err, unix.ENOSPC) {
+		// Tenants can fill the file system through the ledgers they were given.
+		if err = d.Trim(); err == nil {
+			err = writeFiles(root, inside, device, parent, share)
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("writing share %d of claim %s: %w", share.Index, share.ClaimUID, err)
 	}
 	return filepath.Join(d.root, inside), nil
