@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package container starts programs as a container runtime does, with the mounts and the environment that a CDI spec names
-// and nothing else of Sluice's: a mount namespace and a root directory of its own, over the machine's programs and
+// and nothing else of Sluice's: mount and PID namespaces and a root directory of its own, over the machine's programs and
 // libraries. A package that uses it calls Inside first thing in its TestMain; it must be root, at least in a user namespace.
 package container
 
@@ -51,7 +51,9 @@ func Command(p Plan) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command("/proc/self/exe") //nolint:noctx // the test ends it
 	cmd.Env = []string{planVariable + "=" + string(data)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNS, Cloneflags: syscall.CLONE_NEWPID,
+	}
 	return cmd, nil
 }
 
@@ -101,9 +103,15 @@ func become(text string) error {
 	return enter(root, p)
 }
 
-// system puts the machine's programs and libraries, /proc and /dev below the root.
+// system puts the machine's programs and libraries, /dev and a /proc of its own below the root.
 func system(root string) error {
-	for _, dir := range []string{"/usr", "/bin", "/lib", "/lib64", "/proc", "/dev"} {
+	if err := os.Mkdir(filepath.Join(root, "proc"), 0o755); err != nil {
+		return fmt.Errorf("making the place of /proc: %w", err)
+	}
+	if err := unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	for _, dir := range []string{"/usr", "/bin", "/lib", "/lib64", "/dev"} {
 		info, err := os.Lstat(dir)
 		switch {
 		case errors.Is(err, os.ErrNotExist):

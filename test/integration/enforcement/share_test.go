@@ -79,6 +79,9 @@ func TestContainersOfAClaimShareItsLimit(t *testing.T) {
 	if s := second.next(t, "full"); s.Pieces != fits(limit, 1, 0) || s.Error != outOfMemory {
 		t.Errorf("after the first was killed the second had %d before error %d, want %d", s.Pieces, s.Error, fits(limit, 1, 0))
 	}
+	if used := n.used(t); used > limit || used < uint64(fits(limit, 1, 0))*piece {
+		t.Errorf("then NVML sees %d bytes, limit %d", used, limit)
+	}
 }
 
 func TestALimitChangesUnderARunningProcess(t *testing.T) {
