@@ -46,15 +46,19 @@ demo-down: ## Remove what `make demo` brought up.
 	$(GO) run ./test/demo down
 
 .PHONY: test
-test: test-unit test-fakegpu test-lab test-integration ## Run all tests, the quick ones first.
+test: test-unit test-fakegpu test-interceptor test-lab test-integration ## Run all tests, the quick ones first.
 
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager (static), the node agent and NVIDIA's CDI hook into bin/.
+build: interceptor ## Build the manager (static), the node agent and NVIDIA's CDI hook into bin/, and the library.
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/manager ./cmd/manager
 	$(GO) build -o $(BIN)/node-agent ./cmd/node-agent
 	$(GO) build -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
+
+.PHONY: interceptor
+interceptor: ## Build the library that holds shares inside processes, interceptor/build/libsluice.so.
+	$(MAKE) -C interceptor
 
 .PHONY: fakegpu
 fakegpu: ## Build the fake GPU (libcuda, libnvidia-ml, CLI) into test/fakegpu/build/.
@@ -69,16 +73,21 @@ lab: ## Build the local control plane; minutes when its cache is cold, a moment 
 clean: ## Remove what was built here; caches outside the clone stay.
 	rm -rf $(BIN)
 	$(MAKE) -C test/fakegpu clean
+	$(MAKE) -C interceptor clean
 
 ##@ Test
 
 .PHONY: test-unit
-test-unit: fakegpu ## Run the tests that need no control plane (RUN=regexp, GOTESTFLAGS=-race).
+test-unit: fakegpu interceptor ## Run the tests that need no control plane (RUN=regexp, GOTESTFLAGS=-race).
 	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) $(UNIT_PACKAGES)
 
 .PHONY: test-fakegpu
 test-fakegpu: ## Test the fake GPU itself, also under the sanitizers.
 	$(MAKE) -C test/fakegpu test
+
+.PHONY: test-interceptor
+test-interceptor: ## Test the library itself, also under the sanitizers.
+	$(MAKE) -C interceptor test
 
 .PHONY: test-lab
 test-lab: lab ## Test the local control plane itself.

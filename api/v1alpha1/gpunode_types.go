@@ -19,6 +19,9 @@ const (
 	// NodeMIGModeOff is True when GPUs of a MIG pool cannot be divided because MIG mode is off and only an operator can
 	// turn it on (Ampere needs a GPU reset); the message names the GPUs and the command.
 	NodeMIGModeOff = "MIGModeOff"
+	// NodeEnforcing is True when new shares of pools with Software sharing come with the library that holds their memory
+	// inside the processes. What was prepared before keeps what it was given.
+	NodeEnforcing = "Enforcing"
 )
 
 // Reasons of GPUNode conditions, and of a GPU that is not published.
@@ -49,6 +52,12 @@ const (
 	ReasonMIGModeAsNeeded = "MIGModeAsNeeded"
 	// ReasonMIGNotSupported: the board or the driver has no MIG, but the pool divides with MIG.
 	ReasonMIGNotSupported = "MIGNotSupported"
+	// ReasonLibraryPlaced: the library is on the node, and containers with a share start with it.
+	ReasonLibraryPlaced = "LibraryPlaced"
+	// ReasonNoLibrary: the agent was started without the library; shares are counted, but nothing holds tenants to them.
+	ReasonNoLibrary = "NoLibrary"
+	// ReasonLibraryFailed: the library cannot be read or placed, and until it is no share is prepared that needs it.
+	ReasonLibraryFailed = "LibraryFailed"
 	// ReasonGPUMissing: a pool was given the GPU, but NVML does not see it any more.
 	ReasonGPUMissing = "GPUMissing"
 )
@@ -164,7 +173,7 @@ type GPUDecision struct {
 // GPUNodeStatus is what is really there. Written by the node's agent.
 // +kubebuilder:validation:MinProperties=1
 type GPUNodeStatus struct {
-	// conditions are Ready, DriverAvailable, ForeignDriver and MIGModeOff; their meaning and reasons are documented
+	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff and Enforcing; their meaning and reasons are documented
 	// with the constants of the API package.
 	// +optional
 	// +listType=map

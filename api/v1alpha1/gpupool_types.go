@@ -230,7 +230,8 @@ type Sharing struct {
 	MaxTenantsPerDevice int32 `json:"maxTenantsPerDevice,omitempty"`
 
 	// defaultMemory is the memory of a share whose claim names none, a quantity of at least 1Mi in whole Mi.
-	// Unset, or more than a GPU has: the whole GPU's memory. Shared modes only.
+	// Unset, or more than a GPU has: the whole GPU's memory. With Software sharing a share is never smaller than 704Mi, which a
+	// process needs to start. Shared modes only.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).isInteger() && quantity(string(self)).asInteger() % 1048576 == 0",message="defaultMemory is at least 1Mi and a whole number of Mi, such as 8Gi"
 	DefaultMemory *resource.Quantity `json:"defaultMemory,omitempty"`

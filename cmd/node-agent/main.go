@@ -89,6 +89,7 @@ func parse() *flags {
 	set.StringVar(&f.agent.DevRoot, "dev-root", "", "Directory that holds dev/nvidia*. Default: the driver root.")
 	set.StringVar(&f.agent.StateDir, "state-dir", "/var/lib/sluice", "Directory of the checkpoint; it must survive a restart of the node.")
 	set.StringVar(&f.agent.ShareDir, "share-dir", "/run/sluice", "Directory of the shares; a tmpfs.")
+	set.StringVar(&f.agent.LibraryPath, "library", "/usr/lib/sluice/libsluice.so", "Library that holds shares inside their processes; empty: shares are only counted.")
 	set.StringVar(&f.agent.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs that the container runtime reads.")
 	set.StringVar(&f.agent.CDIHookPath, "cdi-hook-path", "/usr/bin/nvidia-cdi-hook", "nvidia-cdi-hook as the container runtime sees it.")
 	set.StringVar(&f.agent.PluginsDir, "plugin-dir", "/var/lib/kubelet/plugins", "kubelet's directory of plugins.")

@@ -192,4 +192,21 @@ _Static_assert(offsetof(struct sluice_usage_slot, pid) == 32, "pid moved");
 _Static_assert(offsetof(struct sluice_usage_slot, start_cpu) == 40, "start_cpu moved");
 _Static_assert(SLUICE_USAGE_LIFE_BYTE(0) == offsetof(struct sluice_usage, slots), "the life byte is the slot's first");
 
+// The FIFO `bell` lies beside usage. A process that wants the agent's attention opens it with O_WRONLY | O_NONBLOCK and writes
+// a byte: EAGAIN says that it has rung already, ENXIO that no agent listens. Only the agent can read it.
+
+// The file `heartbeat`, one a node and one page long, which the active agent writes every SLUICE_HEARTBEAT_PERIOD_NS. Where its
+// time is older than SLUICE_LEASE_NS, no agent is there to open and close gates.
+struct sluice_heartbeat {
+  // CLOCK_MONOTONIC in nanoseconds; 0 until an agent has been active.
+  uint64_t now;
+  uint8_t reserved[4088];
+};
+
+#define SLUICE_HEARTBEAT_PERIOD_NS 250000000ull
+#define SLUICE_LEASE_NS 1000000000ull
+
+_Static_assert(sizeof(struct sluice_heartbeat) == 4096, "the heartbeat is one page");
+_Static_assert(offsetof(struct sluice_heartbeat, now) == 0, "now moved");
+
 #endif  // SLUICE_ABI_H

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
 const (
@@ -69,20 +70,30 @@ func whole(o Offer) resourceapi.Device {
 	return d
 }
 
+// leastShare is what a claim that asks for less is given all the same. Admission refuses such an amount in a pod's limits; in
+// a claim that a tenant wrote it would be a share in which no process can start.
+func leastShare(mode v1alpha1.SharingMode) int64 {
+	if mode == v1alpha1.SharingSoftware {
+		return shares.MinMemoryBytes
+	}
+	return mebibyte
+}
+
 // sharedMemory publishes physical × ratio, and bounds one claim by the physical memory.
 func sharedMemory(o Offer) resourceapi.DeviceCapacity {
 	physical := o.GPU.MemoryBytes / mebibyte * mebibyte
 	published := PublishedMemory(o.GPU.MemoryBytes, o.Decision.MemoryPercent)
+	least := min(leastShare(o.Decision.Sharing), physical)
 	share := physical
 	if d := o.Decision.DefaultMemory; d != nil {
-		share = min(d.Value()/mebibyte*mebibyte, physical)
+		share = min(max(d.Value()/mebibyte*mebibyte, least), physical)
 	}
 	return resourceapi.DeviceCapacity{
 		Value: bytes(published),
 		RequestPolicy: &resourceapi.CapacityRequestPolicy{
 			Default: ptr.To(bytes(share)),
 			ValidRange: &resourceapi.CapacityRequestPolicyRange{
-				Min: ptr.To(bytes(mebibyte)), Max: ptr.To(bytes(physical)), Step: ptr.To(bytes(mebibyte)),
+				Min: ptr.To(bytes(least)), Max: ptr.To(bytes(physical)), Step: ptr.To(bytes(mebibyte)),
 			},
 		},
 	}

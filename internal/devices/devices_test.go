@@ -42,6 +42,7 @@ func TestWholeGPU(t *testing.T) {
 		memory string
 		limit  string // per claim
 		share  string // default
+		least  string // 704Mi unless said
 	}{
 		{name: "150 % publishes half as much again, one claim never more than the GPU has",
 			shared: true, memory: "121728Mi", limit: "81152Mi", share: "81152Mi"},
@@ -51,6 +52,14 @@ func TestWholeGPU(t *testing.T) {
 		{name: "a default above the GPU is the whole GPU",
 			edit:   func(d *v1alpha1.GPUDecision) { d.DefaultMemory = ptr.To(resource.MustParse("100Gi")) },
 			shared: true, memory: "121728Mi", limit: "81152Mi", share: "81152Mi"},
+		{name: "a default below what a process needs is raised to it",
+			edit:   func(d *v1alpha1.GPUDecision) { d.DefaultMemory = ptr.To(resource.MustParse("512Mi")) },
+			shared: true, memory: "121728Mi", limit: "81152Mi", share: "704Mi"},
+		{name: "where nothing is held inside the processes any amount will do",
+			edit: func(d *v1alpha1.GPUDecision) {
+				d.Sharing, d.DefaultMemory = v1alpha1.SharingTimeSlicing, ptr.To(resource.MustParse("512Mi"))
+			},
+			shared: true, memory: "121728Mi", limit: "81152Mi", share: "512Mi", least: "1Mi"},
 		{name: "an exclusive GPU is one claim's",
 			edit: func(d *v1alpha1.GPUDecision) {
 				d.Sharing, d.MemoryPercent = v1alpha1.SharingExclusive, 100
@@ -85,11 +94,22 @@ func TestWholeGPU(t *testing.T) {
 			if memory.RequestPolicy.ValidRange.Max.Cmp(limit) != 0 {
 				t.Errorf("one claim may have %s, want %s", memory.RequestPolicy.ValidRange.Max, tc.limit)
 			}
+			least := resource.MustParse(orElse(tc.least, "704Mi"))
+			if memory.RequestPolicy.ValidRange.Min.Cmp(least) != 0 {
+				t.Errorf("a claim is given at least %s, want %s", memory.RequestPolicy.ValidRange.Min, &least)
+			}
 			if memory.RequestPolicy.Default.Cmp(share) != 0 {
 				t.Errorf("a claim without an amount has %s, want %s", memory.RequestPolicy.Default, tc.share)
 			}
 		})
 	}
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
 }
 
 func TestPublishedMemoryIsNeverAboveTheRatioNorBelowTheGPU(t *testing.T) {

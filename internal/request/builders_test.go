@@ -102,7 +102,7 @@ func withoutNames(pool Pool) Pool {
 func mi(n int64) int64 { return n * mebi }
 
 func sharedPool(name string, gpus int) Pool {
-	pool := Pool{Name: name, Form: Shared}
+	pool := Pool{Name: name, Form: Shared, LeastMemory: mi(704)}
 	for range gpus {
 		pool.GPUs = append(pool.GPUs, GPU{Node: "n1", Product: h100, Memory: mi(81152)})
 	}

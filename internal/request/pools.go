@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
 // Form is how the devices of a pool are given out, as far as a claim is concerned.
@@ -36,6 +37,8 @@ type Pool struct {
 	DefaultMemory int64
 	// DefaultCompute is the compute in percent of a share that names none.
 	DefaultCompute int64
+	// LeastMemory is the smallest share in bytes in which a process can start; 0 where shares are not held inside processes.
+	LeastMemory int64
 	// GPUs are those the pool holds and gives to new tenants.
 	GPUs []GPU
 	// Changing is how many GPUs the pool holds in another form than it wants: they give nothing yet.
@@ -138,8 +141,11 @@ func fromObject(pool *v1alpha1.GPUPool) Pool {
 		Deleting: !pool.DeletionTimestamp.IsZero(),
 		Form:     formOf(pool),
 	}
+	if gathered.Form == Shared && pool.SharingMode() == v1alpha1.SharingSoftware {
+		gathered.LeastMemory = shares.MinMemoryBytes
+	}
 	if memory := pool.Spec.Sharing.DefaultMemory; memory != nil {
-		gathered.DefaultMemory = memory.Value()
+		gathered.DefaultMemory = max(memory.Value(), gathered.LeastMemory)
 	}
 	if compute := pool.Spec.Sharing.DefaultCompute; compute != nil {
 		gathered.DefaultCompute = int64(*compute)

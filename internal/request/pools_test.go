@@ -60,7 +60,7 @@ func TestGather(t *testing.T) {
 			Name: "mig", Form: MIG, GPUs: []GPU{gpu, gpu}, Changing: 2,
 			Profiles: []Profile{{Product: "A", Name: "1g.10gb", Memory: mi(9728), Compute: 14}},
 		},
-		{Name: "shared", Default: true, Form: Shared, DefaultMemory: 8 * gibi, DefaultCompute: 10, GPUs: []GPU{gpu}},
+		{Name: "shared", Default: true, Form: Shared, DefaultMemory: 8 * gibi, DefaultCompute: 10, LeastMemory: mi(704), GPUs: []GPU{gpu}},
 		{Name: "whole", Deleting: true, Form: Exclusive},
 	}
 	got := Gather([]v1alpha1.GPUPool{whole, shared, mig}, []v1alpha1.GPUNode{node, undecided})

@@ -62,6 +62,11 @@ func TestRefused(t *testing.T) {
 			want: `pool "shared" is being deleted and takes no new pods: write one of these in the label sluice.dev/pool: whole`,
 		},
 		{
+			name: "less memory than a process needs to start", pod: makePod(main("a", "gpu-memory", "703Mi")), pools: []Pool{shared},
+			want: `container "a": sluice.dev/gpu-memory: 703Mi is too small to start in: a process that uses CUDA takes up to 640Mi of ` +
+				`GPU memory for itself: ask for at least 704Mi, with its unit (an amount that you did not write comes from a LimitRange of the namespace)`,
+		},
+		{
 			name: "more memory than any GPU says how many GPUs would hold it",
 			pod:  makePod(main("a", "gpu-memory", "100Gi")), pools: []Pool{shared},
 			want: `container "a": sluice.dev/gpu-memory: 100Gi is more than any GPU of pool shared has; the largest has 79.25Gi: ` +

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
 // perhapsLimitRange tells where amounts come from that the tenant did not write.
@@ -165,6 +166,11 @@ func (p *Pool) serveExclusive(request Request) (Request, []string, error) {
 }
 
 func (p *Pool) serveShared(request Request) (Request, []string, error) {
+	if request.MemoryMi > 0 && request.MemoryMi*mebi < p.LeastMemory {
+		return Request{}, nil, fmt.Errorf("%s: %s is too small to start in: a process that uses CUDA takes up to %s of GPU memory "+
+			"for itself: ask for at least %s, with its unit%s", v1alpha1.ResourceMemory, formatAsked(request.MemoryMi),
+			FormatMemory(shares.ContextBytes), FormatMemory(p.LeastMemory), perhapsLimitRange)
+	}
 	largest := p.largest()
 	if asked := request.MemoryMi * mebi; len(p.GPUs) > 0 && asked > largest {
 		return Request{}, nil, fmt.Errorf("%s: %s is more than any GPU of pool %s has; the largest has %s: %s",

@@ -22,6 +22,8 @@ func TestAdmitted(t *testing.T) {
 	shared, mig, exclusive := sharedPool("shared", 4), migPool(a100), exclusivePool("whole", 2)
 	withDefaults := sharedPool("shared", 4)
 	withDefaults.DefaultMemory, withDefaults.DefaultCompute = 8*gibi, 20
+	counted := sharedPool("shared", 4)
+	counted.LeastMemory = 0
 
 	for _, tc := range []struct {
 		name     string
@@ -41,14 +43,14 @@ func TestAdmitted(t *testing.T) {
 		{
 			name:  "memory is rounded up to whole Mi",
 			pod:   makePod(main("a", "gpu-memory", "1048577")),
-			pools: []Pool{shared},
+			pools: []Pool{counted},
 			want:  `{"version":1,"pool":"shared","form":"Shared","requests":[{"name":"a","count":1,"memoryMi":2}]}`,
 			uses:  map[string]string{"a": "a"},
 		},
 		{
 			name:     "bytes without a unit are admitted with a warning",
 			pod:      makePod(main("a", "gpu-memory", "10")),
-			pools:    []Pool{shared},
+			pools:    []Pool{counted},
 			want:     `{"version":1,"pool":"shared","form":"Shared","requests":[{"name":"a","count":1,"memoryMi":1}]}`,
 			uses:     map[string]string{"a": "a"},
 			warnings: []string{`container "a": sluice.dev/gpu-memory: 10 means 10 bytes and is rounded up to 1Mi: write 10Gi for 10 GiB`},

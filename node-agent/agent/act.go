@@ -148,7 +148,9 @@ func (a *Agent) sweep(ctx context.Context) error {
 
 // report writes the status where it has changed.
 func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error {
+	version, libraryErr := a.Library.Status()
 	status := report.Status(report.Facts{
+		LibraryVersion: version, LibraryFailed: libraryErr,
 		Before: w.gpuNode.Status, Now: metav1.NewTime(w.now), Generation: w.gpuNode.Generation,
 		Outcomes: p.outcomes, DriverVersion: w.look.DriverVersion,
 		DriverFailed: w.failed, DriverMessage: w.message, Foreign: w.foreign,

@@ -69,6 +69,12 @@ type Preparer interface {
 	Unprepare(ctx context.Context, uid string) error
 }
 
+// Library is what holds limits inside processes.
+type Library interface {
+	// Status is the version that new shares get, "" where there is none for them, and why that does not work.
+	Status() (version string, err error)
+}
+
 // Intervals are the agent's times.
 type Intervals struct {
 	// Resync is the longest time between two passes, Pause the shortest.
@@ -107,6 +113,7 @@ type Agent struct {
 	Publisher Publisher
 	Records   Records
 	Preparer  Preparer
+	Library   Library
 	Metrics   *Metrics
 	Clock     clock.Clock
 	Intervals Intervals

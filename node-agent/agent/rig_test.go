@@ -65,7 +65,7 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Library: r, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
@@ -208,3 +208,5 @@ func decided(uuid, pool string, change ...func(*v1alpha1.GPUDecision)) v1alpha1.
 	}
 	return d
 }
+
+func (r *rig) Status() (string, error) { return "v1", nil }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/dra"
+	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 )
 
@@ -38,12 +40,14 @@ type Config struct {
 	StateDir, ShareDir, CDIDir string
 	// PluginsDir and RegistrarDir are kubelet's.
 	PluginsDir, RegistrarDir string
+	// LibraryPath is libsluice.so as it is installed with the agent; "" leaves shares without it.
+	LibraryPath string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
 	CDIHookPath string
 
 	Intervals Intervals
 	Metrics   *Metrics
-	Clock     clock.Clock
+	Clock     clock.WithTicker
 	Log       logr.Logger
 	// Ready is set while kubelet is served.
 	Ready *atomic.Bool
@@ -73,7 +77,12 @@ func Run(ctx context.Context, c Config) error {
 	}
 	driver := &Driver{Root: c.DriverRoot}
 	defer driver.Close()
-	records, preparer, err := newPreparer(c, cluster, driver)
+	doors, err := openDoors(c)
+	if err != nil {
+		return err
+	}
+	defer doors.heartbeat.Close() //nolint:errcheck // the process ends
+	preparer, err := newPreparer(c, doors, cluster, driver)
 	if err != nil {
 		return err
 	}
@@ -91,7 +100,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	agent := &Agent{
-		Hardware: driver, Cluster: cluster, Records: records, Preparer: preparer,
+		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
 		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	server, err := dra.Start(ctx, dra.Options{
@@ -113,12 +122,21 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, c, agent, cluster))
+	return ended(ctx, lead(ctx, c, agent, cluster, doors))
 }
 
 // lead runs the loop as the node's active agent.
-func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster) error {
+func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors) error {
 	c.Log.Info("This is the node's active agent")
+	if err := doors.library.Lead(); err != nil {
+		c.Log.Error(err, "Other agents of the node are not told which library this one places")
+	}
+	// It must have stopped before the heartbeat is closed.
+	var beating sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	beating.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
+	defer beating.Wait()
+	defer stop()
 	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
 		return err
 	}
@@ -136,24 +154,39 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-func newPreparer(c Config, cluster *APICluster, driver *Driver) (*checkpoint.Store, *claims.Preparer, error) {
-	records, err := checkpoint.Open(c.StateDir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("opening the checkpoint: %w", err)
+// doors are those to the agent's own files.
+type doors struct {
+	records   *checkpoint.Store
+	shares    *limits.Door
+	heartbeat *limits.Heartbeat
+	library   *library.Door
+}
+
+func openDoors(c Config) (doors, error) {
+	d := doors{library: library.New(c.ShareDir, c.LibraryPath)}
+	var err error
+	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
+		return d, fmt.Errorf("opening the checkpoint: %w", err)
 	}
-	shares, err := limits.New(c.ShareDir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("opening the shares: %w", err)
+	if d.shares, err = limits.New(c.ShareDir); err != nil {
+		return d, fmt.Errorf("opening the shares: %w", err)
 	}
+	if d.heartbeat, err = d.shares.Heartbeat(); err != nil {
+		return d, fmt.Errorf("opening the shares: %w", err)
+	}
+	return d, nil
+}
+
+func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*claims.Preparer, error) {
 	door, err := cdi.New(cdi.Options{
 		DriverRoot: c.DriverRoot, DevRoot: c.DevRoot, SpecDir: c.CDIDir, HookPath: c.CDIHookPath, NVML: driver.Library,
 	}, c.Log.WithName("cdi"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the CDI specs: %w", err)
+		return nil, fmt.Errorf("opening the CDI specs: %w", err)
 	}
-	return records, &claims.Preparer{
-		NodeName: c.NodeName, BootID: c.BootID, Records: records, Hardware: driver,
-		Specs: specs{door}, Shares: shares, API: cluster, Log: c.Log.WithName("claims"),
+	return &claims.Preparer{
+		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
+		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster, Log: c.Log.WithName("claims"),
 	}, nil
 }
 

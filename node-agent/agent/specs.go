@@ -17,8 +17,8 @@ func (s specs) Write(claimUID string, grants []claims.Grant) ([]string, error) {
 	list := make([]cdi.Grant, 0, len(grants))
 	for _, g := range grants {
 		grant := cdi.Grant{Name: g.Name, UUID: g.UUID}
-		if g.LimitsFile != "" {
-			grant.Mounts = []cdi.Mount{{HostPath: g.LimitsFile, ContainerPath: g.LimitsPath, ReadOnly: true}}
+		for _, m := range g.Mounts {
+			grant.Mounts = append(grant.Mounts, cdi.Mount(m))
 		}
 		list = append(list, grant)
 	}

@@ -76,6 +76,8 @@ type Grant struct {
 type Mount struct {
 	HostPath, ContainerPath string
 	ReadOnly                bool
+	// Executable mounts of a host's file system that runs no programs run them all the same, as a library must.
+	Executable bool
 }
 
 // Door writes spec files. It is safe for concurrent use.
@@ -202,7 +204,7 @@ func deviceOf(claimUID string, grant Grant, hardware *specs.ContainerEdits) (spe
 			return specs.Device{}, fmt.Errorf("mount of %q at %q: want absolute paths: %w", m.HostPath, m.ContainerPath, ErrBadGrant)
 		}
 		edits.Mounts = append(edits.Mounts, &specs.Mount{
-			HostPath: m.HostPath, ContainerPath: m.ContainerPath, Options: mountOptions(m.ReadOnly),
+			HostPath: m.HostPath, ContainerPath: m.ContainerPath, Options: mountOptions(m),
 		})
 	}
 	if err := (&cdi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
@@ -212,12 +214,15 @@ func deviceOf(claimUID string, grant Grant, hardware *specs.ContainerEdits) (spe
 }
 
 // mountOptions are those of a bind mount.
-func mountOptions(readOnly bool) []string {
-	access := "rw"
-	if readOnly {
-		access = "ro"
+func mountOptions(m Mount) []string {
+	options := []string{"rw", "nosuid", "nodev", "bind"}
+	if m.ReadOnly {
+		options[0] = "ro"
 	}
-	return []string{access, "nosuid", "nodev", "bind"}
+	if m.Executable {
+		options = append(options, "exec")
+	}
+	return options
 }
 
 // path is the claim's spec file.

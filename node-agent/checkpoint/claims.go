@@ -41,6 +41,9 @@ type Claim struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	State     State  `json:"state"`
+	// Library is the version of the library that the claim's containers start with, fixed when it was prepared; "" where
+	// nothing is held inside the processes.
+	Library string `json:"library,omitempty"`
 	// WasLost is true while a claim that was Lost is being prepared again: failing makes it Lost, not forgotten.
 	WasLost bool     `json:"wasLost,omitempty"`
 	Results []Result `json:"results"`

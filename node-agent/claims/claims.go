@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 )
 
@@ -40,8 +41,14 @@ type Grant struct {
 	Name string
 	// UUID is the GPU's or the MIG device's.
 	UUID string
-	// LimitsFile is to be mounted read-only at LimitsPath; "" mounts nothing.
-	LimitsFile, LimitsPath string
+	// Mounts are the files of the node that it is given.
+	Mounts []Mount
+}
+
+// Mount is a file of the node at a path of the container.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly, Executable    bool
 }
 
 // Shares is the door to the share files.
@@ -49,6 +56,15 @@ type Shares interface {
 	Write(share limits.Share) (dir string, err error)
 	Remove(claimUID string) error
 	List() ([]string, error)
+}
+
+// Library is the door to the placed versions of the library that holds limits inside processes.
+type Library interface {
+	// Place makes sure that a version is there; "" asks for that of new shares, which may be none.
+	Place(version string) (library.Placed, error)
+	Holds(version string) bool
+	// Sweep removes the versions that nobody needs but those given.
+	Sweep(inUse []string) error
 }
 
 // API reads claims and the pods of this node.
@@ -77,12 +93,10 @@ type Preparer struct {
 	Hardware Hardware
 	Specs    Specs
 	Shares   Shares
+	Library  Library
 	API      API
 	Log      logr.Logger
 }
-
-// contextBytes is what a process's CUDA context is taken to cost until it has been measured.
-const contextBytes = 640 << 20
 
 // Prepare makes what the claim was granted and returns its results of this driver with their CDI device names. Calling
 // it again gives the same answer.

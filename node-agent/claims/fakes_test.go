@@ -3,6 +3,7 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 )
 
@@ -34,6 +36,9 @@ type outside struct {
 	users     map[string]string
 	recorded  checkpoint.Claims
 	published checkpoint.Published
+	// own is the version of the library that new shares get, placed those that are there.
+	own    string
+	placed []string
 
 	calls  []string
 	failAt int
@@ -45,6 +50,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 		node:  gpu.Node{DriverVersion: "580", GPUs: gpus},
 		specs: map[string][]Grant{}, shares: map[string][]limits.Share{}, api: map[string]*resourceapi.ResourceClaim{},
 		recorded: checkpoint.Claims{Version: 1, BootID: "boot", Claims: map[string]checkpoint.Claim{}},
+		own:      "v1",
 		failAt:   -1,
 	}
 	for i, form := range forms {
@@ -58,7 +64,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 
 func (o *outside) preparer() *Preparer {
 	return &Preparer{
-		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, API: o, Log: logr.Discard(),
+		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, API: o, Log: logr.Discard(),
 	}
 }
 
@@ -194,6 +200,35 @@ func (d shareDoor) Remove(uid string) error {
 }
 
 func (d shareDoor) List() ([]string, error) { return slices.Sorted(maps.Keys(d.shares)), nil }
+
+type libraryDoor struct{ *outside }
+
+func (d libraryDoor) Place(version string) (library.Placed, error) {
+	if err := d.call("place library"); err != nil {
+		return library.Placed{}, err
+	}
+	version = cmp.Or(version, d.own)
+	if version == "" {
+		return library.Placed{}, nil
+	}
+	if version != d.own && !d.Holds(version) {
+		return library.Placed{}, library.ErrGone
+	}
+	if !d.Holds(version) {
+		d.outside.placed = append(d.outside.placed, version)
+	}
+	return library.Placed{
+		Version: version, File: "/lib/" + version + ".so", Preload: "/lib/" + version + ".preload", ContainerFile: "/inside/" + version + ".so",
+		Heartbeat: "/shares/heartbeat",
+	}, nil
+}
+
+func (d libraryDoor) Holds(version string) bool { return slices.Contains(d.outside.placed, version) }
+
+func (d libraryDoor) Sweep(inUse []string) error {
+	d.outside.placed = slices.DeleteFunc(d.outside.placed, func(v string) bool { return v != d.own && !slices.Contains(inUse, v) })
+	return nil
+}
 
 // h100 is a GPU of 80 GiB, for simplicity, with two profiles.
 func h100(minor int, change ...func(*gpu.GPU)) gpu.GPU {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/library"
 )
 
 // Recover is called once at the start, before kubelet is served. A record of an earlier boot is marked as such: what it
@@ -48,7 +49,7 @@ func afterBoot(recorded *checkpoint.Claims, bootID string) {
 
 // lost is the claim with nothing of it left but that it has its GPUs.
 func lost(claim checkpoint.Claim) checkpoint.Claim {
-	claim.State, claim.WasLost = checkpoint.Lost, false
+	claim.State, claim.WasLost, claim.Library = checkpoint.Lost, false, ""
 	claim.Results = slices.Clone(claim.Results)
 	for i := range claim.Results {
 		claim.Results[i].Instance = nil
@@ -82,13 +83,28 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 	}
 	failed = append(failed,
 		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
-		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.restore(recorded))
+		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.restore(&recorded), p.keepLibrary(recorded))
 	return errors.Join(failed...)
+}
+
+// keepLibrary places the library before the first claim needs it, and removes the versions that no claim was prepared with.
+func (p *Preparer) keepLibrary(recorded checkpoint.Claims) error {
+	if _, err := p.Library.Place(""); err != nil {
+		return fmt.Errorf("placing the library: %w", err)
+	}
+	var inUse []string
+	for _, claim := range recorded.Claims {
+		inUse = append(inUse, claim.Library)
+	}
+	if err := p.Library.Sweep(inUse); err != nil {
+		return fmt.Errorf("removing old versions of the library: %w", err)
+	}
+	return nil
 }
 
 // restore writes the CDI specs and shares of prepared claims that are not there, as after a tmpfs was mounted anew:
 // kubelet does not ask again, but a container that starts again needs them.
-func (p *Preparer) restore(recorded checkpoint.Claims) error {
+func (p *Preparer) restore(recorded *checkpoint.Claims) error {
 	specs, err := p.Specs.List()
 	if err != nil {
 		return fmt.Errorf("listing the CDI specs: %w", err)
@@ -99,16 +115,37 @@ func (p *Preparer) restore(recorded checkpoint.Claims) error {
 	}
 	var failed []error
 	for _, claim := range recorded.Sorted() {
-		complete := slices.Contains(specs, claim.UID) && (slices.Contains(shares, claim.UID) || !slices.ContainsFunc(claim.Results, hasShare))
+		complete := slices.Contains(specs, claim.UID) && (slices.Contains(shares, claim.UID) || !slices.ContainsFunc(claim.Results, hasShare)) &&
+			(claim.Library == "" || p.Library.Holds(claim.Library))
 		if claim.State != checkpoint.Prepared || complete {
 			continue
 		}
 		p.Log.Info("Writing the files of a prepared claim anew", "claim", claim.Namespace+"/"+claim.Name, "uid", claim.UID)
-		if _, err := p.files(claim); err != nil {
+		if err := p.restoreClaim(recorded, claim); err != nil {
 			failed = append(failed, fmt.Errorf("restoring the files of %s: %w", describe(claim), err))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// restoreClaim writes the files of one claim anew. A version of the library that is gone is gone for good: what starts from
+// then on starts with the one of new shares.
+func (p *Preparer) restoreClaim(recorded *checkpoint.Claims, claim checkpoint.Claim) error {
+	_, err := p.files(claim)
+	if !errors.Is(err, library.ErrGone) {
+		return err
+	}
+	if claim.Library, err = p.libraryFor(claim); err != nil {
+		return err
+	}
+	if _, err := p.files(claim); err != nil {
+		return err
+	}
+	recorded.Claims[claim.UID] = claim
+	if err := p.Records.SaveClaims(*recorded); err != nil {
+		return fmt.Errorf("recording the library's version: %w", err)
+	}
+	return nil
 }
 
 // perClaim is what is kept by claim UID outside the checkpoint.

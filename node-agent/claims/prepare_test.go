@@ -143,9 +143,16 @@ func TestPrepareGrants(t *testing.T) {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 	wantGrants := []Grant{
-		{Name: "1", UUID: "GPU-0", LimitsFile: "/shares/uid-a/1/limits", LimitsPath: "/run/sluice/uid-a/1/limits"},
-		{Name: "2", UUID: "GPU-1"},
-		{Name: "3", UUID: "MIG-1"},
+		{Name: "1", UUID: "GPU-0", Mounts: []Mount{
+			{HostPath: "/shares/uid-a/1/limits", ContainerPath: "/run/sluice/uid-a/1/limits", ReadOnly: true},
+			{HostPath: "/shares/uid-a/1/usage", ContainerPath: "/run/sluice/uid-a/1/usage"},
+			{HostPath: "/shares/uid-a/1/bell", ContainerPath: "/run/sluice/uid-a/1/bell"},
+			{HostPath: "/lib/v1.so", ContainerPath: "/inside/v1.so", ReadOnly: true, Executable: true},
+			{HostPath: "/shares/heartbeat", ContainerPath: "/run/sluice/heartbeat", ReadOnly: true},
+			{HostPath: "/lib/v1.preload", ContainerPath: "/etc/ld.so.preload", ReadOnly: true},
+		}},
+		{Name: "2", UUID: "GPU-1", Mounts: []Mount{{HostPath: "/shares/uid-a/2/limits", ContainerPath: "/run/sluice/uid-a/2/limits", ReadOnly: true}}},
+		{Name: "3", UUID: "MIG-1", Mounts: []Mount{{HostPath: "/shares/uid-a/3/limits", ContainerPath: "/run/sluice/uid-a/3/limits", ReadOnly: true}}},
 	}
 	if diff := cmp.Diff(wantGrants, o.specs["uid-a"]); diff != "" {
 		t.Errorf("grants (-want +got):\n%s", diff)
@@ -418,7 +425,7 @@ func TestFilesThatSomebodyRemovedAreWrittenAnew(t *testing.T) {
 	if err := o.preparer().Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"look"}, o.calls); diff != "" {
+	if diff := cmp.Diff([]string{"look", "place library"}, o.calls); diff != "" {
 		t.Errorf("calls where nothing is missing (-want +got):\n%s", diff)
 	}
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
@@ -16,7 +14,6 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
-	"github.com/sluice-gpu/sluice/node-agent/limits"
 )
 
 // carryOut records the claim, takes the steps and records that they are done. Where a step fails, all are taken back.
@@ -25,6 +22,9 @@ func (p *Preparer) carryOut(
 ) ([]checkpoint.Result, error) {
 	off, err := p.modesToTurnOn(ctx, claim, published)
 	if err != nil {
+		return nil, err
+	}
+	if claim.Library, err = p.libraryFor(claim); err != nil {
 		return nil, err
 	}
 	for _, uuid := range off {
@@ -113,26 +113,6 @@ func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []str
 	return nil
 }
 
-// files writes the claim's shares and its CDI spec, and returns the CDI device of each result.
-func (p *Preparer) files(claim checkpoint.Claim) ([]string, error) {
-	grants := make([]Grant, 0, len(claim.Results))
-	for _, r := range claim.Results {
-		grant, err := p.share(claim.UID, r)
-		if err != nil {
-			return nil, err
-		}
-		grants = append(grants, grant)
-	}
-	ids, err := p.Specs.Write(claim.UID, grants)
-	if err != nil {
-		return nil, fmt.Errorf("writing the CDI spec: %w", err)
-	}
-	if len(ids) != len(grants) {
-		return nil, fmt.Errorf("writing the CDI spec: %d devices for %d results", len(ids), len(grants))
-	}
-	return ids, nil
-}
-
 // instance makes the MIG instance of a result, or finds the one that admin access is to look at.
 func (p *Preparer) instance(ctx context.Context, r *checkpoint.Result, recorded checkpoint.Claims) error {
 	if r.Placement == nil {
@@ -168,39 +148,6 @@ func existing(r checkpoint.Result, recorded checkpoint.Claims) *checkpoint.Insta
 		}
 	}
 	return nil
-}
-
-// share writes the limits of a result and says what its container is to see.
-func (p *Preparer) share(claimUID string, r checkpoint.Result) (Grant, error) {
-	grant := Grant{Name: strconv.Itoa(r.Index), UUID: deviceUUID(r)}
-	if !hasShare(r) {
-		return grant, nil
-	}
-	share := limits.Share{
-		ClaimUID: claimUID, Index: r.Index, UUID: grant.UUID, ParentUUID: r.GPU,
-		MemoryLimit: uint64(r.Memory), Context: contextBytes,
-		ComputeShare: computeShare(r), Policy: limits.PolicyShare,
-	}
-	if r.Enforced {
-		share.Enforce = limits.EnforceMemory | limits.EnforceCompute
-	}
-	dir, err := p.Shares.Write(share)
-	if err != nil {
-		return Grant{}, fmt.Errorf("writing the limits of %s: %w", r.Device, err)
-	}
-	if r.Enforced {
-		grant.LimitsPath = limits.ContainerPath(claimUID, r.Index)
-		grant.LimitsFile = filepath.Join(dir, filepath.Base(grant.LimitsPath))
-	}
-	return grant, nil
-}
-
-// computeShare is in hundredths of a percent of the result's own device, which a MIG instance has all of.
-func computeShare(r checkpoint.Result) uint32 {
-	if r.Placement != nil {
-		return wholeGPU * 100
-	}
-	return uint32(r.Compute * 100)
 }
 
 func deviceUUID(r checkpoint.Result) string {

@@ -66,3 +66,18 @@ func TestLayoutEqualsTheHeader(t *testing.T) {
 		t.Errorf("layout of the Go half differs from the header (-header +Go):\n%s", diff)
 	}
 }
+
+// TestSizesEqualTheHeader has the compiler compare what this package knows of the other files.
+func TestSizesEqualTheHeader(t *testing.T) {
+	program := fmt.Sprintf(`#include "sluice_abi.h"
+_Static_assert(SLUICE_USAGE_SIZE == %d, "size of usage");
+_Static_assert(sizeof(struct sluice_heartbeat) == %d, "size of the heartbeat");
+_Static_assert(SLUICE_HEARTBEAT_PERIOD_NS == %d, "time between two beats");
+`, usageSize, pageSize, HeartbeatPeriod.Nanoseconds())
+	compile := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-fsyntax-only", "-x", "c",
+		"-I", filepath.Join("..", "..", "interceptor", "include"), "-")
+	compile.Stdin = strings.NewReader(program)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limits is the only writer of share files: the directory and the limits page that each allocation result of a
-// claim has on its node. It is the Go half of the contract in interceptor/include/sluice_abi.h.
+// Package limits is the only writer of share files: the directory that each allocation result of a claim has on its node,
+// the limits page in it and, where the limits are held inside the processes, the ledger and the bell; and of the node's
+// heartbeat. It is the Go half of the contract in interceptor/include/sluice_abi.h.
 //
 // A page is changed in place, word by word, because running containers have mapped it; it is complete once its magic is
 // there, which is written last, so a crash at any point leaves a page that grants nothing and that the next Write finishes.
@@ -23,11 +24,11 @@ import (
 	"github.com/sluice-gpu/sluice/internal/claimuid"
 )
 
-// containerRoot is where shares lie inside a container.
-const containerRoot = "/run/sluice"
+// ContainerRoot is where shares lie inside a container.
+const ContainerRoot = "/run/sluice"
 
-// fileName is the page's name in a share's directory.
-const fileName = "limits"
+// LibraryDir is the directory beside the shares in which the agent keeps the library.
+const LibraryDir = "lib"
 
 // dirMode lets processes pass through to a file they were given, and list nothing.
 const dirMode = 0o711
@@ -93,13 +94,13 @@ func New(root string) (*Door, error) {
 	return &Door{root: root}, nil
 }
 
-// ContainerPath is where a container finds the page of a share.
-func ContainerPath(claimUID string, index int) string {
-	return path.Join(containerRoot, claimUID, strconv.Itoa(index), fileName)
+// ContainerDir is where a container finds the files of a share.
+func ContainerDir(claimUID string, index int) string {
+	return path.Join(ContainerRoot, claimUID, strconv.Itoa(index))
 }
 
-// Write makes the share or, where it exists, changes its figures in place, and returns its directory on the host, in
-// which the page is the file "limits". A share keeps its device for life.
+// Write makes the share or, where it exists, changes its figures in place, and returns its directory on the host. A share
+// keeps its device for life.
 func (d *Door) Write(share Share) (string, error) {
 	device, parent, err := validate(share)
 	if err != nil {
@@ -114,7 +115,14 @@ func (d *Door) Write(share Share) (string, error) {
 	if err := makeDirs(root, share.ClaimUID, inside); err != nil {
 		return "", err
 	}
-	if err := writePage(root, filepath.Join(inside, fileName), device, parent, share); err != nil {
+	err = writeFiles(root, inside, device, parent, share)
+	if errors.Is(err, unix.ENOSPC) {
+		// Tenants can fill the file system through the ledgers they were given.
+		if err = d.Trim(); err == nil {
+			err = writeFiles(root, inside, device, parent, share)
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("writing share %d of claim %s: %w", share.Index, share.ClaimUID, err)
 	}
 	return filepath.Join(d.root, inside), nil
@@ -157,7 +165,7 @@ func validateUID(uid string) error {
 	if err := claimuid.Validate(uid); err != nil {
 		return err
 	}
-	if uid == "lib" || uid == "heartbeat" {
+	if uid == LibraryDir || uid == HeartbeatFile {
 		return fmt.Errorf("%q is the agent's own name here: %w", uid, claimuid.ErrInvalid)
 	}
 	return nil
@@ -201,6 +209,19 @@ func makeDirs(root *os.Root, dirs ...string) error {
 		}
 	}
 	return nil
+}
+
+// writeFiles makes what is missing of a share and changes its page, which comes last: a complete page has all beside it.
+func writeFiles(root *os.Root, dir string, device, parent [16]byte, share Share) error {
+	if share.Enforce != 0 {
+		if err := makeUsage(root, filepath.Join(dir, UsageFile)); err != nil {
+			return err
+		}
+		if err := makeBell(root, dir); err != nil {
+			return err
+		}
+	}
+	return writePage(root, filepath.Join(dir, LimitsFile), device, parent, share)
 }
 
 // writePage makes or changes one page.

@@ -299,10 +299,10 @@ func TestNewChecksTheRoot(t *testing.T) {
 	}
 }
 
-func TestContainerPath(t *testing.T) {
-	want := "/run/sluice/" + claim + "/2/limits"
-	if got := limits.ContainerPath(claim, 2); got != want {
-		t.Errorf("ContainerPath = %s, want %s", got, want)
+func TestContainerDir(t *testing.T) {
+	want := "/run/sluice/" + claim + "/2"
+	if got := limits.ContainerDir(claim, 2); got != want {
+		t.Errorf("ContainerDir = %s, want %s", got, want)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func setConditions(s *v1alpha1.GPUNodeStatus, f Facts) {
-	for _, c := range []metav1.Condition{ready(f), driverAvailable(f), foreignDriver(f), migModeOff(f)} {
+	for _, c := range []metav1.Condition{ready(f), driverAvailable(f), foreignDriver(f), migModeOff(f), enforcing(f)} {
 		c.ObservedGeneration = f.Generation
 		c.LastTransitionTime = f.Now
 		c.Message = shorten(c.Message, maxCondMsg)
@@ -123,4 +123,20 @@ func migModeOff(f Facts) metav1.Condition {
 		Type: v1alpha1.NodeMIGModeOff, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMIGModeOff,
 		Message: fmt.Sprintf("%s: %s", strings.Join(names, ", "), first),
 	}
+}
+
+func enforcing(f Facts) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.NodeEnforcing, Status: metav1.ConditionFalse}
+	switch {
+	case f.LibraryFailed != nil:
+		c.Reason = v1alpha1.ReasonLibraryFailed
+		c.Message = "no share of a pool with Software sharing is prepared: " + f.LibraryFailed.Error()
+	case f.LibraryVersion == "":
+		c.Reason = v1alpha1.ReasonNoLibrary
+		c.Message = "shares are counted, but nothing holds their tenants to them: the agent was started without --library"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonLibraryPlaced
+		c.Message = "containers with a share start with version " + f.LibraryVersion + " of the library"
+	}
+	return c
 }

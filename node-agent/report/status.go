@@ -40,6 +40,10 @@ type Facts struct {
 	Published    map[string]v1alpha1.PublishedForm
 	Settled      bool
 	PublishError string
+	// LibraryVersion is the version of the library that new shares get, "" where they get none, and LibraryFailed why it
+	// cannot be given to them.
+	LibraryVersion string
+	LibraryFailed  error
 	// InUse counts the claims of each GPU, by UUID.
 	InUse map[string]int
 }

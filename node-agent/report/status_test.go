@@ -3,6 +3,7 @@
 package report_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,7 @@ func good(change ...func(*report.Facts)) report.Facts {
 	f := report.Facts{
 		Now: metav1.NewTime(time.Unix(1000, 0)), Generation: 7, Outcomes: []publish.Outcome{outcome()}, DriverVersion: "580",
 		Published: map[string]v1alpha1.PublishedForm{"GPU-0": {Pool: "shared"}}, Settled: true, InUse: map[string]int{"GPU-0": 2},
+		LibraryVersion: "v1",
 	}
 	for _, c := range change {
 		c(&f)
@@ -83,7 +85,7 @@ func TestConditions(t *testing.T) {
 	}{
 		{
 			name: "all is well", facts: good(),
-			want: map[string]string{"Ready": "True Published 1 of 1", "DriverAvailable": "True NVMLAvailable", "ForeignDriver": "False NoForeignDriver", "MIGModeOff": "False MIGModeAsNeeded"},
+			want: map[string]string{"Ready": "True Published 1 of 1", "DriverAvailable": "True NVMLAvailable", "ForeignDriver": "False NoForeignDriver", "MIGModeOff": "False MIGModeAsNeeded", "Enforcing": "True LibraryPlaced version v1"},
 		},
 		{
 			name: "no pool holds a GPU",
@@ -128,6 +130,16 @@ func TestConditions(t *testing.T) {
 			want:  map[string]string{"DriverAvailable": "True NVMLAvailable GPU 3: lost"},
 		},
 		{
+			name:  "the agent was started without the library",
+			facts: good(func(f *report.Facts) { f.LibraryVersion = "" }),
+			want:  map[string]string{"Ready": "True Published", "Enforcing": "False NoLibrary --library"},
+		},
+		{
+			name:  "the library cannot be placed",
+			facts: good(func(f *report.Facts) { f.LibraryFailed = errors.New("no space left") }),
+			want:  map[string]string{"Ready": "True Published", "Enforcing": "False LibraryFailed no space left"},
+		},
+		{
 			name:  "another driver hands out the GPUs",
 			facts: good(func(f *report.Facts) { f.Foreign = "DRA driver x" }),
 			want:  map[string]string{"Ready": "False ForeignDriver", "ForeignDriver": "True ForeignDriver DRA driver x"},
@@ -135,8 +147,8 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := report.Status(tc.facts)
-			if len(s.Conditions) != 4 {
-				t.Errorf("%d conditions, want all 4", len(s.Conditions))
+			if len(s.Conditions) != 5 {
+				t.Errorf("%d conditions, want all 5", len(s.Conditions))
 			}
 			for condition, want := range tc.want {
 				c := meta.FindStatusCondition(s.Conditions, condition)

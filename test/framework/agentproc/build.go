@@ -27,6 +27,7 @@ var build = sync.OnceValues(func() (Binaries, error) {
 	b := Binaries{Agent: filepath.Join(dir, "node-agent"), KillAt: filepath.Join(dir, "killat")}
 	for _, args := range [][]string{
 		{"go", "build", "-o", b.Agent, "./cmd/node-agent"},
+		{"make", "--no-print-directory", "-s", "-C", "interceptor"},
 		{compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", b.KillAt, "test/killat/killat.c"},
 	} {
 		cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // fixed commands, shared by all tests
@@ -47,6 +48,9 @@ func Build(tb testing.TB) Binaries {
 	}
 	return b
 }
+
+// Library is the library that agents place.
+func Library() string { return filepath.Join(repository(), "interceptor", "build", "libsluice.so") }
 
 // Clean removes what Build built; a package calls it when its tests are over.
 func Clean() {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
@@ -29,6 +30,8 @@ type Rig struct {
 	Node *fakenode.Node
 	// Dir is short, since the paths of sockets are bounded. The agent's directories are below it.
 	Dir string
+	// Library is what the next agent is to place; "" for nothing.
+	Library string
 	// Records are the agent's checkpoint.
 	Records *checkpoint.Store
 
@@ -44,7 +47,7 @@ func New(tb testing.TB, node *fakenode.Node) *Rig {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &Rig{Node: node, Dir: dir, binaries: Build(tb), api: newAPI(tb)}
+	r := &Rig{Library: Library(), Node: node, Dir: dir, binaries: Build(tb), api: newAPI(tb)}
 	if r.Records, err = checkpoint.Open(r.path("state")); err != nil {
 		tb.Fatal(err)
 	}
@@ -106,7 +109,7 @@ func (r *Rig) Allocate(name string, results ...resourceapi.DeviceRequestAllocati
 // Delete removes a claim from the API server.
 func (r *Rig) Delete(claim *resourceapi.ResourceClaim) { r.api.remove(claim) }
 
-// Names are the entries of one of the agent's directories: cdi or shares.
+// Names are the entries of one of the agent's directories: cdi, or shares without what lies beside them.
 func (r *Rig) Names(tb testing.TB, dir string) []string {
 	tb.Helper()
 	entries, err := os.ReadDir(r.path(dir))
@@ -115,6 +118,9 @@ func (r *Rig) Names(tb testing.TB, dir string) []string {
 	}
 	names := []string{}
 	for _, e := range entries {
+		if dir == "shares" && (e.Name() == limits.LibraryDir || e.Name() == limits.HeartbeatFile) {
+			continue
+		}
 		names = append(names, e.Name())
 	}
 	return names

@@ -119,6 +119,8 @@ type SeenGPU struct {
 		Current bool `json:"current"`
 		Pending bool `json:"pending"`
 	} `json:"migMode"`
+	// UsedBytes are what processes hold of it.
+	UsedBytes uint64         `json:"usedBytes"`
 	Instances []SeenInstance `json:"instances"`
 }
 

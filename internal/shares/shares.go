@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shares holds the figures of a share that is held inside its processes, for the manager, which refuses what is too
+// small, and for the agent, which writes them down.
+package shares
+
+const (
+	// ContextBytes is what a process's CUDA context is taken to cost on a device until it has been measured there.
+	ContextBytes = 640 << 20
+
+	// MinMemoryBytes is the smallest share that is of any use: one context, and something to work with.
+	MinMemoryBytes = ContextBytes + 64<<20
+)
