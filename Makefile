@@ -26,8 +26,8 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
 CONTROLLER_GEN := $(GO) tool -modfile=hack/tools/go.mod controller-gen
 # The lab compiles Kubernetes once; the same flags everywhere let its tests and lint use the same compiled packages.
 LAB_ENV := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
-# Everything but what needs a running control plane.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v -e /test/integration -e /test/e2e -e /test/demo)
+# Everything but what needs a running control plane, and the library's tests, some of which take the time.
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v -e /test/integration -e /test/e2e -e /test/demo -e /test/interceptor)
 
 ##@ General
 
@@ -86,8 +86,9 @@ test-fakegpu: ## Test the fake GPU itself, also under the sanitizers.
 	$(MAKE) -C test/fakegpu test
 
 .PHONY: test-interceptor
-test-interceptor: ## Test the library itself, also under the sanitizers.
+test-interceptor: fakegpu interceptor ## Test the library: its parts, also under the sanitizers, and in programs on the fake GPU.
 	$(MAKE) -C interceptor test
+	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/interceptor/...
 
 .PHONY: test-lab
 test-lab: lab ## Test the local control plane itself.
