@@ -96,7 +96,7 @@ test-lab: lab ## Test the local control plane itself.
 
 .PHONY: test-integration
 test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).
-	$(GO) test -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
+	$(GO) test -count=1 -p 2 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
 
 .PHONY: bench
 bench: build fakegpu lab ## Run the benchmarks behind docs/benchmarks.md (BENCH=regexp).
