@@ -101,7 +101,7 @@ struct device *device_limited(int ordinal) {
 }
 
 // A context that was made past the library, or before it was begun, is charged at first sight: it is there.
-static void adopt(struct process *process, cu_context context, int ordinal) {
+static void adopt_once(struct process *process, cu_context context, int ordinal) {
     struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .device = (int16_t)ordinal};
     struct device *device = device_limited(ordinal);
     if (device != NULL) {
@@ -124,12 +124,23 @@ static void adopt(struct process *process, cu_context context, int ordinal) {
     track_put(&process->track, &entry);
 }
 
+// One thread does it, and only while the driver knows the context.
+static bool adopt(struct process *process, cu_context context, cu_device *ordinal) {
+    struct track_entry entry;
+    lock_take(&process->context_lock);
+    bool known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry), lives = known;
+    if (known) *ordinal = entry.device;
+    else lives = HAVE(cuCtxGetDevice) && REAL(cuCtxGetDevice)(ordinal) == CU_OK;
+    if (lives && !known) adopt_once(process, context, *ordinal);
+    lock_drop(&process->context_lock);
+    return lives;
+}
+
 static bool locate(struct process *process, cu_context context, bool current, struct here *here) {
     struct track_entry entry;
     if (!track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry)) {
         cu_device ordinal;
-        if (!current || !HAVE(cuCtxGetDevice) || REAL(cuCtxGetDevice)(&ordinal) != CU_OK) return false;
-        adopt(process, context, ordinal);
+        if (!current || !adopt(process, context, &ordinal)) return false;
         entry.device = (int16_t)ordinal;
     }
     here->context = context;

@@ -76,6 +76,7 @@ static bool charge_after(const struct here *here, const struct charge *charge, c
         entry.bytes = bytes;
     }
     track_put(&process->track, &entry);
+    context_has(process, &entry);
     return true;
 }
 
@@ -213,6 +214,7 @@ EXPORT cu_result cuMemAllocManaged(cu_ptr *pointer, size_t size, unsigned flags)
     bool pooled = !linear && track_take(&process->track, TRACK_ASYNC, pointer, &entry);                      \
     cu_result result = call;                                                                                 \
     if (result != CU_OK && (linear || pooled)) track_put(&process->track, &entry);                           \
+    if (result != CU_OK && linear) context_has(process, &entry);                                             \
     if (result != CU_OK) return result;                                                                      \
     if (linear) linear_forget(process, &entry);                                                              \
     if (pooled) pool_freed(process, &entry, true);                                                                 \

@@ -53,6 +53,7 @@ struct process {
     int pid;           // where the kernel cannot empty memory at fork
     struct sluice_lock start_lock;
     struct sluice_lock device_lock; // around learning a device
+    struct sluice_lock context_lock; // around the end of a context, and its first sight
     struct sluice_lock vmm_lock;
     struct sluice_lock pool_list_lock;
     void *mappings; // free records of hooks_vmm.c
