@@ -3,6 +3,7 @@
 // Which limit holds for a device: its ordinal in this process leads to its UUID, and that to its shares.
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -90,11 +91,13 @@ struct device *device_limited(int ordinal) {
     struct device *device = &process->devices[ordinal];
     uint32_t state = __atomic_load_n(&device->state, __ATOMIC_ACQUIRE);
     if (state == DEVICE_UNKNOWN) {
-        int kept = errno;
+        int kept = errno, cancel;
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
         lock_take(&process->device_lock);
         if (device->state == DEVICE_UNKNOWN) learn(process, device, ordinal);
         state = device->state;
         lock_drop(&process->device_lock);
+        pthread_setcancelstate(cancel, NULL);
         errno = kept;
     }
     return state == DEVICE_LIMITED || state == DEVICE_CLOSED ? device : NULL;
@@ -107,7 +110,13 @@ static void adopt_once(struct process *process, cu_context context, int ordinal)
     if (device != NULL) {
         unsigned flags;
         int active = 0;
+        struct track_entry known;
         lock_take(&device->lock);
+        // The primary one may have been reset and retained again meanwhile.
+        if (track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &known)) {
+            lock_drop(&device->lock);
+            return;
+        }
         bool primary = !device->primary_charged && HAVE(cuDevicePrimaryCtxGetState) &&
                        REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) == CU_OK && active;
         uint64_t bytes = charge_context_figure(device);

@@ -139,7 +139,7 @@ static cu_result primary_ended(cu_device ordinal, cu_result result, bool reset) 
     lock_take(&device->lock);
     if (HAVE(cuDevicePrimaryCtxGetState) && REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) != CU_OK) active = 1;
     if (device->primary_charged && !active) {
-        track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry);
+        if (track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry)) charge_give(device, entry.bytes);
         bury(process, device->primary);
         charge_give(device, device->primary_bytes);
         device->primary_charged = false;

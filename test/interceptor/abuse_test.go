@@ -16,7 +16,7 @@ import (
 // Misuse leaves the ledger as it was: what is held stays charged, and nothing else.
 func TestMisuseLeavesTheLedgerRight(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"frees", "sizes", "nofile", "closes", "forks", "hidden", "destroys"} {
+	for _, kind := range []string{"frees", "sizes", "nofile", "closes", "forks", "hidden", "resets", "destroys"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t, 1)

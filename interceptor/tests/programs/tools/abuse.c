@@ -8,6 +8,7 @@
 //   closes    close_range of all but the driver's descriptor while another thread allocates
 //   hidden    an empty directory over the ledger's, and no descriptor of the ledger left
 //   forks     forks, each child at once killed, while another thread allocates
+//   resets    the primary context is reset while another thread allocates in it
 //   destroys  contexts destroyed while other threads allocate in them
 #include <pthread.h>
 #include <sched.h>
@@ -95,9 +96,14 @@ static void close_all(void) {
     }
 }
 
+static atomic_bool persistent;
+
 static void *allocate(void *context) {
     result got = cu.cuCtxSetCurrent(context);
-    for (size_t size = MIB; got == SUCCESS && !atomic_load(&ended); size = size > 2048 * MIB ? MIB : size * 3) got = once(size);
+    for (size_t size = MIB; (got == SUCCESS || atomic_load(&persistent)) && !atomic_load(&ended);
+         size = size > 2048 * MIB ? MIB : size * 3) {
+        got = once(size);
+    }
     if (got != SUCCESS) atomic_store(&worst, got);
     return NULL;
 }
@@ -135,6 +141,20 @@ static result hidden(void) {
     return once(6144 * MIB) == SUCCESS ? 5 : SUCCESS; // and now nothing can tell what others have
 }
 
+static void reset_once(void) {
+    handle again;
+    cu.cuDevicePrimaryCtxReset(0);
+    if (cu.cuDevicePrimaryCtxRetain(&again, 0) == SUCCESS) primary = again;
+}
+
+// What the reset took along is taken again.
+static result resets(pointer *held) {
+    atomic_store(&persistent, true);
+    beside(reset_once, 200);
+    if (cu.cuCtxSetCurrent(primary) != SUCCESS) return 1;
+    return cu.cuMemAlloc(held, 1024 * MIB);
+}
+
 static void *destroy(void *unused) {
     (void)unused;
     for (int i = 0; i < 60; i++) {
@@ -170,6 +190,7 @@ int main(int count, char **arguments) {
                    : strcmp(kind, "closes") == 0   ? beside(close_all, 100)
                    : strcmp(kind, "forks") == 0    ? beside(fork_once, 200)
                    : strcmp(kind, "hidden") == 0   ? hidden()
+                   : strcmp(kind, "resets") == 0   ? resets(&held)
                    : strcmp(kind, "destroys") == 0 ? destroys()
                                                    : 99;
     tell("after", error);
