@@ -105,7 +105,8 @@ struct device *device_limited(int ordinal) {
 
 // A context that was made past the library, or before it was begun, is charged at first sight: it is there.
 static void adopt_once(struct process *process, cu_context context, int ordinal) {
-    struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .device = (int16_t)ordinal};
+    struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .device = (int16_t)ordinal,
+                                .flags = __atomic_add_fetch(&process->contexts, 1, __ATOMIC_RELAXED)};
     struct device *device = device_limited(ordinal);
     if (device != NULL) {
         unsigned flags;
@@ -134,25 +135,25 @@ static void adopt_once(struct process *process, cu_context context, int ordinal)
 }
 
 // One thread does it, and only while the driver knows the context.
-static bool adopt(struct process *process, cu_context context, cu_device *ordinal) {
-    struct track_entry entry;
+static bool adopt(struct process *process, cu_context context, struct track_entry *entry) {
+    cu_device ordinal;
     lock_take(&process->context_lock);
-    bool known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry), lives = known;
-    if (known) *ordinal = entry.device;
-    else lives = HAVE(cuCtxGetDevice) && REAL(cuCtxGetDevice)(ordinal) == CU_OK;
-    if (lives && !known) adopt_once(process, context, *ordinal);
+    bool known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, entry);
+    if (!known && HAVE(cuCtxGetDevice) && REAL(cuCtxGetDevice)(&ordinal) == CU_OK) {
+        adopt_once(process, context, ordinal);
+        known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, entry);
+    }
     lock_drop(&process->context_lock);
-    return lives;
+    return known;
 }
 
 static bool locate(struct process *process, cu_context context, bool current, struct here *here) {
     struct track_entry entry;
     if (!track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry)) {
-        cu_device ordinal;
-        if (!current || !adopt(process, context, &ordinal)) return false;
-        entry.device = (int16_t)ordinal;
+        if (!current || !adopt(process, context, &entry)) return false;
     }
     here->context = context;
+    here->number = entry.flags;
     here->device = device_limited(entry.device);
     return here->device != NULL;
 }

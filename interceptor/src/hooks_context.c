@@ -24,12 +24,17 @@ static void bury(struct process *process, cu_context context) {
     while (track_take_owned(&process->track, TRACK_NOTHING, context, &entry)) bury_one(process, &entry);
 }
 
-void context_has(struct process *process, const struct track_entry *put) {
+static bool context_lives(struct process *process, cu_context context, uint32_t number) {
     struct track_entry entry;
-    if (track_get(&process->track, TRACK_CONTEXT, (uintptr_t)put->owner, &entry)) return;
+    return track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry) && entry.flags == number;
+}
+
+void context_has(struct process *process, const struct track_entry *put, uint32_t number) {
+    struct track_entry entry;
+    if (context_lives(process, put->owner, number)) return;
     // The driver may still refuse to destroy it: only the outcome counts.
     lock_take(&process->context_lock);
-    bool lives = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)put->owner, &entry);
+    bool lives = context_lives(process, put->owner, number);
     lock_drop(&process->context_lock);
     if (lives || !track_take(&process->track, put->kind, put->key, &entry)) return;
     if (entry.owner == put->owner) bury_one(process, &entry);
@@ -38,7 +43,8 @@ void context_has(struct process *process, const struct track_entry *put) {
 
 static void created(struct process *process, struct device *device, cu_context context, uint64_t bytes) {
     struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .bytes = bytes,
-                                .device = (int16_t)device->ordinal};
+                                .device = (int16_t)device->ordinal,
+                                .flags = __atomic_add_fetch(&process->contexts, 1, __ATOMIC_RELAXED)};
     track_put(&process->track, &entry);
 }
 

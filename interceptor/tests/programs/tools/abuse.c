@@ -157,13 +157,13 @@ static result resets(pointer *held) {
 
 static void *destroy(void *unused) {
     (void)unused;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 40; i++) {
         handle context;
         pthread_t thread;
         if (cu.cuCtxCreate(&context, 0, 0) != SUCCESS) return (void *)1;
         atomic_store(&ended, false);
         if (pthread_create(&thread, NULL, allocate, context) != 0) return (void *)2;
-        for (int spin = 0; spin < i * 50; spin++) sched_yield();
+        for (int spin = 0; spin < i * 3; spin++) sched_yield();
         result got = cu.cuCtxDestroy(context);
         atomic_store(&ended, true);
         pthread_join(thread, NULL);
