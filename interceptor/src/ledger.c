@@ -132,17 +132,6 @@ static uint64_t new_stamp(void) {
     return stamp == 0 ? 1 : stamp;
 }
 
-uint32_t ledger_pid_namespace(void) {
-    char link[64];
-    unsigned inode = 0;
-    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1);
-    if (length > 0) {
-        link[length] = '\0';
-        if (sscanf(link, "pid:[%u]", &inode) != 1) inode = 0;
-    }
-    return inode;
-}
-
 // Takes a free slot and its life byte. Under the growth byte.
 static bool take_slot(struct ledger *ledger) {
     struct sluice_usage *page = ledger->page;

@@ -119,7 +119,7 @@ func TestForeignLedgersAreNotUsed(t *testing.T) {
 			if err := os.Mkdir(n.ledgerDir(), 0o700); err != nil {
 				return err
 			}
-			return os.Chmod(n.ledgerDir(), 0o777) //nolint:gosec // this is what must not be accepted
+			return os.Chmod(n.ledgerDir(), 0o777)
 		}},
 		{name: "another user's directory", reason: "its directory in /dev/shm belongs to others", lay: func(n *node, _ string) error {
 			if err := os.Mkdir(n.ledgerDir(), 0o700); err != nil {

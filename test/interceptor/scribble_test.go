@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -78,20 +79,7 @@ func TestRuinedUsageHarmsNobodyElse(t *testing.T) {
 			for _, p := range all {
 				p.resume(t)
 			}
-			ended := make(chan error, len(victims))
-			for _, p := range victims {
-				// What they print, and how they end, is theirs.
-				go func() {
-					if err := p.in.Close(); err != nil {
-						ended <- err
-						return
-					}
-					for p.out.Scan() {
-					}
-					ended <- p.command.Wait()
-				}()
-			}
-			failed := ruined.ruinUntil(t, tc.ruin, ended, len(victims))
+			failed := ruined.ruinUntil(t, tc.ruin, endings(victims), len(victims))
 			if failed > 0 && !tc.crashes {
 				t.Errorf("%d of %d processes of the ruined share ended badly: %s%s", failed, len(victims), victims[0].stderr.String(), victims[1].stderr.String())
 			}
@@ -112,6 +100,21 @@ func TestRuinedUsageHarmsNobodyElse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endings tells how each program ends; what they print is theirs.
+func endings(programs []*program) <-chan error {
+	ended := make(chan error, len(programs))
+	for _, p := range programs {
+		go func() {
+			err := p.in.Close()
+			for p.out.Scan() {
+				continue
+			}
+			ended <- errors.Join(err, p.command.Wait())
+		}()
+	}
+	return ended
 }
 
 // ruinUntil ruins the usage file again and again until so many processes have ended, and says how many did badly.
