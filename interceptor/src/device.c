@@ -3,6 +3,7 @@
 // Which limit holds for a device: its ordinal in this process leads to its UUID, and that to its shares.
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -90,24 +91,33 @@ struct device *device_limited(int ordinal) {
     struct device *device = &process->devices[ordinal];
     uint32_t state = __atomic_load_n(&device->state, __ATOMIC_ACQUIRE);
     if (state == DEVICE_UNKNOWN) {
-        int kept = errno;
+        int kept = errno, cancel;
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
         lock_take(&process->device_lock);
         if (device->state == DEVICE_UNKNOWN) learn(process, device, ordinal);
         state = device->state;
         lock_drop(&process->device_lock);
+        pthread_setcancelstate(cancel, NULL);
         errno = kept;
     }
     return state == DEVICE_LIMITED || state == DEVICE_CLOSED ? device : NULL;
 }
 
 // A context that was made past the library, or before it was begun, is charged at first sight: it is there.
-static void adopt(struct process *process, cu_context context, int ordinal) {
-    struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .device = (int16_t)ordinal};
+static void adopt_once(struct process *process, cu_context context, int ordinal) {
+    struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .device = (int16_t)ordinal,
+                                .flags = __atomic_add_fetch(&process->contexts, 1, __ATOMIC_RELAXED)};
     struct device *device = device_limited(ordinal);
     if (device != NULL) {
         unsigned flags;
         int active = 0;
+        struct track_entry known;
         lock_take(&device->lock);
+        // The primary one may have been reset and retained again meanwhile.
+        if (track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &known)) {
+            lock_drop(&device->lock);
+            return;
+        }
         bool primary = !device->primary_charged && HAVE(cuDevicePrimaryCtxGetState) &&
                        REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) == CU_OK && active;
         uint64_t bytes = charge_context_figure(device);
@@ -124,15 +134,26 @@ static void adopt(struct process *process, cu_context context, int ordinal) {
     track_put(&process->track, &entry);
 }
 
+// One thread does it, and only while the driver knows the context.
+static bool adopt(struct process *process, cu_context context, struct track_entry *entry) {
+    cu_device ordinal;
+    lock_take(&process->context_lock);
+    bool known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, entry);
+    if (!known && HAVE(cuCtxGetDevice) && REAL(cuCtxGetDevice)(&ordinal) == CU_OK) {
+        adopt_once(process, context, ordinal);
+        known = track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, entry);
+    }
+    lock_drop(&process->context_lock);
+    return known;
+}
+
 static bool locate(struct process *process, cu_context context, bool current, struct here *here) {
     struct track_entry entry;
     if (!track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry)) {
-        cu_device ordinal;
-        if (!current || !HAVE(cuCtxGetDevice) || REAL(cuCtxGetDevice)(&ordinal) != CU_OK) return false;
-        adopt(process, context, ordinal);
-        entry.device = (int16_t)ordinal;
+        if (!current || !adopt(process, context, &entry)) return false;
     }
     here->context = context;
+    here->number = entry.flags;
     here->device = device_limited(entry.device);
     return here->device != NULL;
 }

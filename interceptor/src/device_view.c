@@ -4,6 +4,7 @@
 // are only looked at.
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "process.h"
@@ -50,8 +51,9 @@ static struct device *used_here(struct process *process, const unsigned char uui
 struct device *device_view(const unsigned char uuid[16]) {
     struct process *process = process_limited();
     struct device *view = process == NULL ? NULL : used_here(process, uuid);
-    int kept = errno;
+    int kept = errno, cancel;
     if (process == NULL || view != NULL) return view;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     lock_take(&process->device_lock);
     for (int i = 0; i < DEVICES && view == NULL; i++) {
         struct device *at = &process->views[i];
@@ -65,6 +67,7 @@ struct device *device_view(const unsigned char uuid[16]) {
         at->state = (uint32_t)(process->mode == MODE_AGENT ? look_at_shares(process, at) : look_at_environment(at));
     }
     lock_drop(&process->device_lock);
+    pthread_setcancelstate(cancel, NULL);
     errno = kept;
     return view != NULL && view->state != DEVICE_FREE ? view : NULL;
 }

@@ -30,6 +30,7 @@ static uint64_t cost(const cu_array3d_shape *shape, unsigned levels) {
     struct track_entry entry = {.key = (uintptr_t)*(made), .kind = TRACK_ARRAY, .bytes = bytes, .owner = here.context, \
                                 .device = (int16_t)here.device->ordinal};                                             \
     track_put(&process_limited()->track, &entry);                                                                     \
+    context_has(process_limited(), &entry, here.number);                                                              \
     return result
 
 EXPORT cu_result cuArrayCreate_v2(cu_array *array, const cu_array_shape *shape) {

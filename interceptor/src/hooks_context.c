@@ -9,22 +9,42 @@
 #include "export.h"
 #include "topics.h"
 
+static void bury_one(struct process *process, const struct track_entry *entry) {
+    struct device *device = &process->devices[entry->device];
+    switch (entry->kind) {
+    case TRACK_POINTER: linear_forget(process, entry); break;
+    case TRACK_MODULE: charge_unpack(device, entry->bytes); break;
+    default: charge_give(device, entry->bytes); break;
+    }
+}
+
 // Gives back all that a context owned. The driver has freed it.
 static void bury(struct process *process, cu_context context) {
     struct track_entry entry;
-    while (track_take_owned(&process->track, TRACK_NOTHING, context, &entry)) {
-        struct device *device = &process->devices[entry.device];
-        switch (entry.kind) {
-        case TRACK_POINTER: linear_forget(process, &entry); break;
-        case TRACK_MODULE: charge_unpack(device, entry.bytes); break;
-        default: charge_give(device, entry.bytes); break;
-        }
-    }
+    while (track_take_owned(&process->track, TRACK_NOTHING, context, &entry)) bury_one(process, &entry);
+}
+
+static bool context_lives(struct process *process, cu_context context, uint32_t number) {
+    struct track_entry entry;
+    return track_get(&process->track, TRACK_CONTEXT, (uintptr_t)context, &entry) && entry.flags == number;
+}
+
+void context_has(struct process *process, const struct track_entry *put, uint32_t number) {
+    struct track_entry entry;
+    if (context_lives(process, put->owner, number)) return;
+    // The driver may still refuse to destroy it: only the outcome counts.
+    lock_take(&process->context_lock);
+    bool lives = context_lives(process, put->owner, number);
+    lock_drop(&process->context_lock);
+    if (lives || !track_take(&process->track, put->kind, put->key, &entry)) return;
+    if (entry.owner == put->owner) bury_one(process, &entry);
+    else track_put(&process->track, &entry); // the address is another context's by now
 }
 
 static void created(struct process *process, struct device *device, cu_context context, uint64_t bytes) {
     struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .bytes = bytes,
-                                .device = (int16_t)device->ordinal};
+                                .device = (int16_t)device->ordinal,
+                                .flags = __atomic_add_fetch(&process->contexts, 1, __ATOMIC_RELAXED)};
     track_put(&process->track, &entry);
 }
 
@@ -59,14 +79,17 @@ EXPORT cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned 
     CREATE(context, ordinal, real(context, parameters, flags, ordinal));
 }
 
-// The entry goes first: the driver may give the same handle to another thread at once.
+// The entry goes first: the driver may give the same handle to another thread at once. Until the outcome is known nobody
+// takes the context for one that was never seen.
 #define DESTROY(context, call)                                                              \
     struct process *process = process_limited();                                            \
     struct track_entry entry;                                                               \
     if (process == NULL) return call;                                                       \
+    lock_take(&process->context_lock);                                                      \
     bool known = track_take(&process->track, TRACK_CONTEXT, (uintptr_t)(context), &entry);  \
     cu_result result = call;                                                                \
     if (result != CU_OK && known) track_put(&process->track, &entry);                       \
+    lock_drop(&process->context_lock);                                                      \
     if (result != CU_OK) return result;                                                     \
     if (known) charge_give(&process->devices[entry.device], entry.bytes);                   \
     bury(process, context);                                                                 \
@@ -122,7 +145,7 @@ static cu_result primary_ended(cu_device ordinal, cu_result result, bool reset) 
     lock_take(&device->lock);
     if (HAVE(cuDevicePrimaryCtxGetState) && REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) != CU_OK) active = 1;
     if (device->primary_charged && !active) {
-        track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry);
+        if (track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry)) charge_give(device, entry.bytes);
         bury(process, device->primary);
         charge_give(device, device->primary_bytes);
         device->primary_charged = false;

@@ -64,7 +64,7 @@ static void charge_undo(const struct here *here, const struct charge *charge) {
 static bool charge_after(const struct here *here, const struct charge *charge, cu_ptr pointer, uint64_t bytes) {
     struct process *process = process_limited();
     struct track_entry entry = {.key = pointer, .kind = TRACK_POINTER, .owner = here->context, .bytes = charge->bytes,
-                                .device = (int16_t)here->device->ordinal, .flags = charge->small ? SMALL : 0};
+                                .device = (int16_t)here->device->ordinal, .flags = (charge->small ? SMALL : 0) | here->number << 1};
     if (charge->small) {
         bool fresh = enter_page(process, here, pointer, bytes);
         if (fresh && !charge->paid) {
@@ -76,6 +76,7 @@ static bool charge_after(const struct here *here, const struct charge *charge, c
         entry.bytes = bytes;
     }
     track_put(&process->track, &entry);
+    context_has(process, &entry, here->number);
     return true;
 }
 
@@ -213,6 +214,7 @@ EXPORT cu_result cuMemAllocManaged(cu_ptr *pointer, size_t size, unsigned flags)
     bool pooled = !linear && track_take(&process->track, TRACK_ASYNC, pointer, &entry);                      \
     cu_result result = call;                                                                                 \
     if (result != CU_OK && (linear || pooled)) track_put(&process->track, &entry);                           \
+    if (result != CU_OK && linear) context_has(process, &entry, entry.flags >> 1);                           \
     if (result != CU_OK) return result;                                                                      \
     if (linear) linear_forget(process, &entry);                                                              \
     if (pooled) pool_freed(process, &entry, true);                                                                 \

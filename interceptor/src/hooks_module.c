@@ -7,6 +7,7 @@
 #include "export.h"
 #include "image.h"
 #include "quota.h"
+#include "topics.h"
 
 #define LOAD(made, bytes_of_image, call)                                                                               \
     struct here here;                                                                                                  \
@@ -21,6 +22,7 @@
     struct track_entry entry = {.key = (uintptr_t)*(made), .kind = TRACK_MODULE, .bytes = bytes, .owner = here.context, \
                                 .device = (int16_t)here.device->ordinal};                                              \
     track_put(&process_limited()->track, &entry);                                                                      \
+    context_has(process_limited(), &entry, here.number);                                                               \
     return result
 
 #define UNLOAD(handle)                                                                                      \

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -131,17 +132,6 @@ static uint64_t new_stamp(void) {
     return stamp == 0 ? 1 : stamp;
 }
 
-uint32_t ledger_pid_namespace(void) {
-    char link[64];
-    unsigned inode = 0;
-    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1);
-    if (length > 0) {
-        link[length] = '\0';
-        if (sscanf(link, "pid:[%u]", &inode) != 1) inode = 0;
-    }
-    return inode;
-}
-
 // Takes a free slot and its life byte. Under the growth byte.
 static bool take_slot(struct ledger *ledger) {
     struct sluice_usage *page = ledger->page;
@@ -181,20 +171,27 @@ static bool still_registered(struct ledger *ledger) {
     return true;
 }
 
-// Enters the slow path: one thread of one process, registered.
+// Enters the slow path: one thread of one process, registered. It waits and opens files, where a thread can be cancelled; one
+// that ended here would leave the lock to nobody.
 static bool enter(struct ledger *ledger) {
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     lock_take(&ledger->lock);
+    ledger->cancel = cancel;
     if (ledger->page != NULL && ledger_check_descriptor(ledger) && ledger_lock_growth(ledger)) {
         if (still_registered(ledger)) return true;
         ledger_unlock_growth(ledger);
     }
     lock_drop(&ledger->lock);
+    pthread_setcancelstate(cancel, NULL);
     return false;
 }
 
 static void leave(struct ledger *ledger) {
+    int cancel = ledger->cancel;
     ledger_unlock_growth(ledger);
     lock_drop(&ledger->lock);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 static bool fix_limit(struct ledger *ledger, uint64_t limit) {
@@ -334,11 +331,14 @@ uint64_t ledger_used(struct ledger *ledger) {
     int kept = errno;
     uint64_t units = 0;
     if (page == NULL) return 0;
+    int cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     bool can_ask = ledger_check_descriptor(ledger);
     for (unsigned i = 0; i < slots_used(page); i++) {
         uint32_t held = quota_held(load(&page->slots[i].word));
         if (held != 0 && (!can_ask || ledger_lives(ledger, i))) units += held;
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = kept;
     return units * SLUICE_USAGE_UNIT + load(&page->orphan);
 }

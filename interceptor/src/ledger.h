@@ -23,6 +23,7 @@ struct ledger {
     dev_t device; // of the file, to know our descriptor by
     ino_t inode;
     struct sluice_lock lock; // around the slow path
+    int cancel;              // whether the thread in the slow path may be cancelled elsewhere
     int slot;                // -1 without one
     uint64_t stamp;
     uint32_t seen_limit; // the limit in units by which the credit was given

@@ -5,6 +5,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static int level_asked(void) {
 }
 
 void sluice_log(enum log_level level, const char *format, ...) {
-    int kept = errno;
+    int kept = errno, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     int limit = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
     if (limit < 0) {
         limit = level_asked();
@@ -41,5 +43,6 @@ void sluice_log(enum log_level level, const char *format, ...) {
         line[end] = '\n';
         if (length >= 0 && write(STDERR_FILENO, line, end + 1) < 0) errno = 0; // nobody to tell
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = kept;
 }

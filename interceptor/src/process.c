@@ -5,6 +5,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -52,7 +53,8 @@ static void begin(struct process *process) {
 }
 
 struct process *process_start(void) {
-    int kept = errno;
+    int kept = errno, cancel;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     struct process *process = __atomic_load_n(&sluice_process, __ATOMIC_ACQUIRE);
     if (process == NULL) process = new_process();
     if (process != NULL && sluice_watch_pid && process->ready && process_forked(process)) memset(process, 0, sizeof *process);
@@ -62,6 +64,7 @@ struct process *process_start(void) {
         __atomic_store_n(&process->ready, 1, __ATOMIC_RELEASE);
         lock_drop(&process->start_lock);
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = kept;
     return process;
 }

@@ -49,10 +49,12 @@ struct process {
     uint32_t exports;  // some memory was exported
     uint32_t imports;  // some memory of others was imported
     uint32_t bindings; // some memory is held by another object
+    uint32_t contexts; // that were ever seen: a number for each, since the driver uses handles again
     uint32_t told;     // the reason of failing closed was given
     int pid;           // where the kernel cannot empty memory at fork
     struct sluice_lock start_lock;
     struct sluice_lock device_lock; // around learning a device
+    struct sluice_lock context_lock; // around the end of a context, and its first sight
     struct sluice_lock vmm_lock;
     struct sluice_lock pool_list_lock;
     void *mappings; // free records of hooks_vmm.c
@@ -99,6 +101,7 @@ struct device *device_view(const unsigned char uuid[16]);
 struct here {
     struct device *device;
     cu_context context;
+    uint32_t number; // of the context
 };
 bool device_here(struct here *here);
 // The same for a stream's context.

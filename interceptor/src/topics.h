@@ -22,7 +22,11 @@ bool stream_captures(struct process *process, cu_stream stream, bool per_thread)
 // hooks_vmm.c: an array, or a multicast object, lets go of the memory that was mapped into it.
 void vmm_unbind_all(struct process *process, const void *object);
 
-// hooks_context.c: looks at all that may have shrunk, where something may.
+// hooks_context.c: an entry was put for what the context of that number owns. Where another thread has destroyed the context
+// meanwhile, what was charged for it is given back.
+void context_has(struct process *process, const struct track_entry *put, uint32_t number);
+
+// The same: looks at all that may have shrunk, where something may.
 void settle_dirty(struct process *process);
 
 // hooks_shared.c: memory that was exported ends.

@@ -17,7 +17,7 @@ enum track_kind {
     TRACK_NOTHING,
     TRACK_POINTER,  // memory by address
     TRACK_ARRAY,    // arrays and mipmapped arrays
-    TRACK_CONTEXT,  // contexts: device and the bytes charged
+    TRACK_CONTEXT,  // contexts: device and the bytes charged; flags is its number
     TRACK_GREEN,    // green contexts
     TRACK_LIMIT,    // what raised limits of a context cost
     TRACK_PAGE,     // a page that small blocks share; bytes counts them

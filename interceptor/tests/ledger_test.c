@@ -6,6 +6,7 @@
 #include "../src/ledger.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -231,11 +232,49 @@ static void test_exports(void) {
     ledger_close(&ledger);
 }
 
+static void *take_once(void *ledger) {
+    ledger_take(ledger, 70000, LIMIT, false);
+    pthread_testcancel();
+    return NULL;
+}
+
+// A thread that is cancelled while it waits for another process leaves nothing locked.
+static void test_cancelled(void) {
+    uint32_t *step = words(1);
+    struct ledger ledger;
+    pthread_t thread;
+    void *ending;
+    new_file();
+    join(&ledger);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_RDWR | O_CLOEXEC);
+        struct flock growth = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SLUICE_USAGE_GROWTH_BYTE, .l_len = 1};
+        __atomic_store_n(step, fcntl(fd, F_SETLK, &growth) == 0 ? 1 : 2, __ATOMIC_RELEASE);
+        while (__atomic_load_n(step, __ATOMIC_ACQUIRE) != 3) sched_yield();
+        _exit(0);
+    }
+    while (__atomic_load_n(step, __ATOMIC_ACQUIRE) == 0) sched_yield();
+    CHECK(pthread_create(&thread, NULL, take_once, &ledger) == 0, "a thread begins");
+    while (__atomic_load_n(&ledger.lock.word, __ATOMIC_ACQUIRE) == 0) sched_yield(); // until it is in the slow path
+    for (uint64_t until = now() + 10000000; now() < until;) sched_yield();
+    pthread_cancel(thread);
+    __atomic_store_n(step, 3, __ATOMIC_RELEASE);
+    CHECK(pthread_join(thread, &ending) == 0 && ending == PTHREAD_CANCELED, "it was cancelled");
+    waitpid(child, NULL, 0);
+    CHECK(lock_try(&ledger.lock), "nothing is locked");
+    lock_drop(&ledger.lock);
+    ledger_give(&ledger, 70000);
+    CHECK(ledger_take(&ledger, LIMIT, LIMIT, false) == LIMIT, "and everything can be taken");
+    ledger_close(&ledger);
+}
+
 int main(int count, char **arguments) {
     test_one();
     test_descriptor();
     test_limits_fixed();
     test_exports();
+    test_cancelled();
     test_race();
     test_storm(count > 1 ? atoi(arguments[1]) : 2000);
     unlink(path);

@@ -96,6 +96,38 @@ func TestDevicesByUUID(t *testing.T) {
 	p.end(t)
 }
 
+// Whichever devices a process sees, in whichever order, each has the limit that its UUID has.
+func TestVisibleDevices(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	uuids := []string{n.seen(t, 0).UUID, n.seen(t, 1).UUID, n.seen(t, 2).UUID}
+	limits := fmt.Sprintf("%s=3Gi,%s=4Gi,%s=5Gi", uuids[0], uuids[1], uuids[2])
+	tests := []struct {
+		visible string
+		want    []int // devices, as the driver counts them all
+	}{
+		{visible: "0,1,2", want: []int{0, 1, 2}},
+		{visible: "2,0", want: []int{2, 0}},
+		{visible: "1", want: []int{1}},
+		{visible: "2,1,0", want: []int{2, 1, 0}},
+		{visible: uuids[1] + "," + uuids[0], want: []int{1, 0}},
+		{visible: "1,-1,0", want: []int{1}},
+	}
+	for _, tc := range tests {
+		got, p := n.tell(t, limits, 100, "CUDA_VISIBLE_DEVICES="+tc.visible)
+		if len(got.CUDA) != len(tc.want) {
+			t.Errorf("with %q %d devices, want %d", tc.visible, len(got.CUDA), len(tc.want))
+		}
+		for i := range min(len(got.CUDA), len(tc.want)) {
+			if want := uint64(3+tc.want[i]) * 1024 * mib; got.CUDA[i].Total != want || got.CUDA[i].DeviceTotal != want {
+				t.Errorf("with %q device %d has a total of %d, want %d", tc.visible, i, got.CUDA[i].Total, want)
+			}
+		}
+		p.resume(t)
+		p.end(t)
+	}
+}
+
 // Memory of another device than the current one is that device's.
 func TestMemoryOfAnotherDevice(t *testing.T) {
 	t.Parallel()

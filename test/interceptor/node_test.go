@@ -143,6 +143,7 @@ type ledger struct {
 	Credit          uint64 `json:"credit"`
 	Orphan          uint64 `json:"orphan"`
 	Limit           uint64 `json:"limit"`
+	Dead            uint64 `json:"dead"`
 	Slots           int    `json:"slots"`
 	Refused         uint64 `json:"refused"`
 	RefusedByDriver uint64 `json:"refusedByDriver"`
