@@ -12,17 +12,17 @@ import (
 const (
 	mebi = 1 << 20
 	safe = 640 * mebi
-	real = 518 * mebi
+	cost = 518 * mebi
 )
 
 var h200 = Key{Product: "NVIDIA H200", Driver: "580.159.04", Mode: "Software"}
 
 // sight is a process of a claim whose context costs so much, as the driver sees it, beside memory that both count.
-func sight(claim string, stamp, cost uint64) Sight {
+func sight(claim string, stamp, costs uint64) Sight {
 	const allocated = 300 * mebi
 	return Sight{
 		Process: Process{Share: Share{ClaimUID: claim}, Stamp: stamp}, Key: h200,
-		Limit: 8 << 30, Context: safe, Held: safe + allocated, Driver: cost + allocated,
+		Limit: 8 << 30, Context: safe, Held: safe + allocated, Driver: costs + allocated,
 	}
 }
 
@@ -33,7 +33,7 @@ func with(s Sight, change func(*Sight)) Sight {
 
 func TestFigures(t *testing.T) {
 	mig := Key{Product: h200.Product, Driver: h200.Driver, Profile: "1g.18gb", Mode: "Software"}
-	one := []Sight{sight("a", 1, real)}
+	one := []Sight{sight("a", 1, cost)}
 	for _, tc := range []struct {
 		name  string
 		known map[Key]uint64
@@ -41,31 +41,31 @@ func TestFigures(t *testing.T) {
 		want  map[Key]uint64
 	}{
 		{name: "one look at one process proves nothing", looks: [][]Sight{one}},
-		{name: "three looks at one process do", looks: [][]Sight{one, one, one}, want: map[Key]uint64{h200: real}},
+		{name: "three looks at one process do", looks: [][]Sight{one, one, one}, want: map[Key]uint64{h200: cost}},
 		{name: "three looks that differ do not", looks: [][]Sight{one, {sight("a", 1, 300*mebi)}, one}},
-		{name: "two processes that agree are enough", looks: [][]Sight{{sight("a", 1, real), sight("a", 2, real)}}, want: map[Key]uint64{h200: real}},
-		{name: "two that do not agree are not", looks: [][]Sight{{sight("a", 1, real), sight("a", 2, 300*mebi)}}},
-		{name: "two on different devices are not", looks: [][]Sight{{sight("a", 1, real), with(sight("a", 2, real), func(s *Sight) { s.Key = mig })}}},
+		{name: "two processes that agree are enough", looks: [][]Sight{{sight("a", 1, cost), sight("a", 2, cost)}}, want: map[Key]uint64{h200: cost}},
+		{name: "two that do not agree are not", looks: [][]Sight{{sight("a", 1, cost), sight("a", 2, 300*mebi)}}},
+		{name: "two on different devices are not", looks: [][]Sight{{sight("a", 1, cost), with(sight("a", 2, cost), func(s *Sight) { s.Key = mig })}}},
 		{
 			name:  "a figure is rounded up to the driver's pages",
-			looks: [][]Sight{{sight("a", 1, real-mebi), sight("a", 2, real)}}, want: map[Key]uint64{h200: real},
+			looks: [][]Sight{{sight("a", 1, cost-mebi), sight("a", 2, cost)}}, want: map[Key]uint64{h200: cost},
 		},
 		{
 			name:  "of several the largest is taken",
-			looks: [][]Sight{{sight("a", 1, real), sight("a", 2, real), sight("a", 3, 400*mebi), sight("a", 4, 400*mebi)}},
-			want:  map[Key]uint64{h200: real},
+			looks: [][]Sight{{sight("a", 1, cost), sight("a", 2, cost), sight("a", 3, 400*mebi), sight("a", 4, 400*mebi)}},
+			want:  map[Key]uint64{h200: cost},
 		},
 		{
-			name: "a figure that is known is found no second time", known: map[Key]uint64{h200: real},
-			looks: [][]Sight{{sight("a", 1, real), sight("a", 2, real)}},
+			name: "a figure that is known is found no second time", known: map[Key]uint64{h200: cost},
+			looks: [][]Sight{{sight("a", 1, cost), sight("a", 2, cost)}},
 		},
 		{
-			name: "a smaller one than known is none", known: map[Key]uint64{h200: real},
+			name: "a smaller one than known is none", known: map[Key]uint64{h200: cost},
 			looks: [][]Sight{{sight("a", 1, 400*mebi), sight("a", 2, 400*mebi)}},
 		},
 		{
 			name: "a larger one takes its place", known: map[Key]uint64{h200: 400 * mebi},
-			looks: [][]Sight{{sight("a", 1, real), sight("a", 2, real)}}, want: map[Key]uint64{h200: real},
+			looks: [][]Sight{{sight("a", 1, cost), sight("a", 2, cost)}}, want: map[Key]uint64{h200: cost},
 		},
 		{name: "one claim alone is not believed more than the safe figure", looks: [][]Sight{{sight("a", 1, 700*mebi), sight("a", 2, 700*mebi)}}},
 		{
@@ -77,25 +77,25 @@ func TestFigures(t *testing.T) {
 		{
 			name: "no figure of the driver's is none, not zero",
 			looks: [][]Sight{{
-				with(sight("a", 1, real), func(s *Sight) { s.Driver = 0 }), with(sight("a", 2, real), func(s *Sight) { s.Driver = 0 }),
+				with(sight("a", 1, cost), func(s *Sight) { s.Driver = 0 }), with(sight("a", 2, cost), func(s *Sight) { s.Driver = 0 }),
 			}},
 		},
 		{
 			name: "a process without a context is no witness",
 			looks: [][]Sight{{
-				with(sight("a", 1, real), func(s *Sight) { s.Held = 2 * mebi }), with(sight("a", 2, real), func(s *Sight) { s.Held = 2 * mebi }),
+				with(sight("a", 1, cost), func(s *Sight) { s.Held = 2 * mebi }), with(sight("a", 2, cost), func(s *Sight) { s.Held = 2 * mebi }),
 			}},
 		},
 		{
 			name: "one that shares memory with others is none",
 			looks: [][]Sight{{
-				with(sight("a", 1, real), func(s *Sight) { s.Mixed = true }), with(sight("a", 2, real), func(s *Sight) { s.Mixed = true }),
+				with(sight("a", 1, cost), func(s *Sight) { s.Mixed = true }), with(sight("a", 2, cost), func(s *Sight) { s.Mixed = true }),
 			}},
 		},
 		{
 			name: "a ledger beyond all measure is no figure",
 			looks: [][]Sight{{
-				with(sight("a", 1, real), func(s *Sight) { s.Held = 16 << 40 }), with(sight("a", 2, real), func(s *Sight) { s.Held = 16 << 40 }),
+				with(sight("a", 1, cost), func(s *Sight) { s.Held = 16 << 40 }), with(sight("a", 2, cost), func(s *Sight) { s.Held = 16 << 40 }),
 			}},
 		},
 	} {
@@ -120,7 +120,7 @@ func TestOverheads(t *testing.T) {
 		looks [][]Sight
 		want  map[Share]uint64
 	}{
-		{name: "a context below its charge costs nothing more", looks: [][]Sight{{sight("a", 1, real)}, {sight("a", 1, real)}}},
+		{name: "a context below its charge costs nothing more", looks: [][]Sight{{sight("a", 1, cost)}, {sight("a", 1, cost)}}},
 		{name: "one look is not believed", looks: [][]Sight{{dear}}},
 		{name: "two are", looks: [][]Sight{{dear}, {dear}}, want: map[Share]uint64{share: 60 * mebi}},
 		{name: "of two the smaller", looks: [][]Sight{{dear}, {sight("a", 1, 900*mebi)}}, want: map[Share]uint64{share: 60 * mebi}},
@@ -173,7 +173,7 @@ func TestCharge(t *testing.T) {
 		figure, limit, want uint64
 	}{
 		{name: "unknown is the safe figure", limit: 8 << 30, want: safe},
-		{name: "known is the figure", figure: real, limit: 8 << 30, want: real},
+		{name: "known is the figure", figure: cost, limit: 8 << 30, want: cost},
 		{name: "a large one is believed in a large share", figure: 900 * mebi, limit: 8 << 30, want: 900 * mebi},
 		{name: "the smallest share that is admitted has room beside it", figure: 900 * mebi, limit: 704 * mebi, want: safe},
 		{name: "a share that was admitted by nobody gets no more than the safe figure", figure: 900 * mebi, limit: 100 * mebi, want: safe},

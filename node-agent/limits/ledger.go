@@ -49,7 +49,7 @@ func (d *Door) Holders(claimUID string, index int) (holders []Holder, err error)
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger of share %d of claim %s: %w", index, claimUID, err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	page := make([]byte, usageSize)
 	if _, err := io.ReadFull(io.NewSectionReader(file, 0, usageSize), page); err != nil {
 		return nil, fmt.Errorf("reading the ledger of share %d of claim %s: %w", index, claimUID, err)
@@ -78,7 +78,7 @@ func (d *Door) Holders(claimUID string, index int) (holders []Holder, err error)
 func holder(pid int, slot []byte) Holder {
 	return Holder{
 		PID: pid, Stamp: binary.NativeEndian.Uint64(slot[stampOffset:]),
-		Held:     uint64(uint32(binary.NativeEndian.Uint64(slot))) * usageUnit, //nolint:gosec // G115: the lower half is what is held
+		Held:     uint64(uint32(binary.NativeEndian.Uint64(slot))) * usageUnit, // the lower half
 		Exported: binary.NativeEndian.Uint64(slot[exportedOffset:]), Imported: binary.NativeEndian.Uint64(slot[importedOffset:]),
 	}
 }

@@ -116,7 +116,7 @@ func TestHolders(t *testing.T) {
 			page := ledger()
 			tc.change(page)
 			// By one call on one descriptor, and in place: the lock stays with its inode.
-			if err := os.WriteFile(path, page, 0o600); err != nil { //nolint:gosec // G703: the path is the test's own
+			if err := os.WriteFile(path, page, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			got, err := door.Holders(claim, 0)
