@@ -76,7 +76,8 @@ struct sluice_limits {
   uint64_t memory_limit;
   // Bytes one process's context costs on this device, as the agent measured it, or its safe figure until it has.
   uint64_t context;
-  // Bytes to charge beyond what the processes asked for, such as modules: the agent's correction, 0 until it has one.
+  // Bytes to charge beyond what the processes asked for, such as modules: the agent's correction, 0 until it has one. It is
+  // charged with each context that is made from then on, beyond `context`.
   uint64_t overhead;
 
   // Hundredths of a percent of the device's time, 10000 being all of it; 0 means best effort.

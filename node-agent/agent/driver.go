@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/measure"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
 
@@ -24,7 +25,10 @@ type Driver struct {
 	door *nvml.Door
 }
 
-var _ claims.Hardware = &Driver{}
+var (
+	_ claims.Hardware  = &Driver{}
+	_ measure.Hardware = &Driver{}
+)
 
 func (d *Driver) open() (*nvml.Door, error) {
 	d.mu.Lock()
@@ -121,6 +125,15 @@ func (d *Driver) SetMIGMode(ctx context.Context, gpuUUID string, on bool) error 
 		return err
 	}
 	return door.SetMIGMode(ctx, gpuUUID, on) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// Processes are those with contexts on a device of a GPU.
+func (d *Driver) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]nvml.Process, error) {
+	door, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return door.Processes(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
 }
 
 // judgeLook is the reason and the message of a look that failed. Single sick GPUs are a message without a reason: the

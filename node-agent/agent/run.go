@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/dra"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
+	"github.com/sluice-gpu/sluice/node-agent/measure"
 )
 
 // Config is what an agent is started with.
@@ -122,20 +123,21 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, c, agent, cluster, doors))
+	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver)))
 }
 
 // lead runs the loop as the node's active agent.
-func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors) error {
+func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter) error {
 	c.Log.Info("This is the node's active agent")
 	if err := doors.library.Lead(); err != nil {
 		c.Log.Error(err, "Other agents of the node are not told which library this one places")
 	}
-	// It must have stopped before the heartbeat is closed.
-	var beating sync.WaitGroup
+	// They must have stopped before the heartbeat is closed and NVML ended.
+	var beside sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
-	beating.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
-	defer beating.Wait()
+	beside.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
+	beside.Go(func() { meter.Run(ctx, c.Clock) })
+	defer beside.Wait()
 	defer stop()
 	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
 		return err
@@ -186,8 +188,13 @@ func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*c
 	}
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster, Log: c.Log.WithName("claims"),
+		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster,
+		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")}, Log: c.Log.WithName("claims"),
 	}, nil
+}
+
+func meter(c Config, doors doors, driver *Driver) *measure.Meter {
+	return &measure.Meter{Records: doors.records, Hardware: driver, Shares: doors.shares, Log: c.Log.WithName("contexts")}
 }
 
 // recoveryTime bounds what the start waits for; the loop goes on with what is left.

@@ -67,6 +67,12 @@ type Library interface {
 	Sweep(inUse []string) error
 }
 
+// Contexts knows what a CUDA context costs.
+type Contexts interface {
+	// Context is what each context of the result's share is charged.
+	Context(r checkpoint.Result) uint64
+}
+
 // API reads claims and the pods of this node.
 type API interface {
 	// Get returns nil without an error where there is no such claim.
@@ -94,6 +100,7 @@ type Preparer struct {
 	Specs    Specs
 	Shares   Shares
 	Library  Library
+	Contexts Contexts
 	API      API
 	Log      logr.Logger
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/shares"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
@@ -64,7 +65,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 
 func (o *outside) preparer() *Preparer {
 	return &Preparer{
-		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, API: o, Log: logr.Discard(),
+		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, API: o, Log: logr.Discard(),
 	}
 }
 
@@ -75,6 +76,8 @@ func (o *outside) call(format string, args ...any) error {
 	}
 	return nil
 }
+
+func (*outside) Context(checkpoint.Result) uint64 { return shares.ContextBytes }
 
 func (o *outside) Lock() (func(), error) { return func() {}, nil }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/sluice-gpu/sluice/internal/shares"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
@@ -66,7 +65,7 @@ func (p *Preparer) share(claimUID string, r checkpoint.Result, placed library.Pl
 	}
 	share := limits.Share{
 		ClaimUID: claimUID, Index: r.Index, UUID: grant.UUID, ParentUUID: r.GPU,
-		MemoryLimit: uint64(r.Memory), Context: shares.ContextBytes,
+		MemoryLimit: uint64(r.Memory), Context: p.Contexts.Context(r),
 		ComputeShare: computeShare(r), Policy: limits.PolicyShare,
 	}
 	if enforced(r) {

@@ -71,9 +71,20 @@ func TestLayoutEqualsTheHeader(t *testing.T) {
 func TestSizesEqualTheHeader(t *testing.T) {
 	program := fmt.Sprintf(`#include "sluice_abi.h"
 _Static_assert(SLUICE_USAGE_SIZE == %d, "size of usage");
+_Static_assert(SLUICE_USAGE_MAGIC == %d, "magic of usage");
+_Static_assert(SLUICE_USAGE_SLOTS == %d, "slots of usage");
+_Static_assert(SLUICE_USAGE_UNIT == %d, "unit of usage");
+_Static_assert(SLUICE_USAGE_LIFE_BYTE(1) == %d + %d, "slots lie elsewhere");
+_Static_assert(offsetof(struct sluice_usage, min_reader) == %d, "min_reader of usage");
+_Static_assert(offsetof(struct sluice_usage, slots_used) == %d, "slots_used");
+_Static_assert(offsetof(struct sluice_usage_slot, word) == 0, "word");
+_Static_assert(offsetof(struct sluice_usage_slot, stamp) == %d, "stamp");
+_Static_assert(offsetof(struct sluice_usage_slot, exported) == %d, "exported");
+_Static_assert(offsetof(struct sluice_usage_slot, imported) == %d, "imported");
 _Static_assert(sizeof(struct sluice_heartbeat) == %d, "size of the heartbeat");
 _Static_assert(SLUICE_HEARTBEAT_PERIOD_NS == %d, "time between two beats");
-`, usageSize, pageSize, HeartbeatPeriod.Nanoseconds())
+`, usageSize, usageMagic, usageSlots, usageUnit, slotsOffset, slotSize, minReaderOffset, slotsUsedOffset, stampOffset, exportedOffset,
+		importedOffset, pageSize, HeartbeatPeriod.Nanoseconds())
 	compile := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-fsyntax-only", "-x", "c",
 		"-I", filepath.Join("..", "..", "interceptor", "include"), "-")
 	compile.Stdin = strings.NewReader(program)

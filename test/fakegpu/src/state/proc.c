@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proc.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,39 @@ uint64_t fg_process_start(unsigned pid) {
 uint64_t fg_own_pid_ns(void) {
     struct stat info;
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint64_t)info.st_ino : 0;
+}
+
+// The PID that a process of this /proc has in its own namespace, 0 unknown.
+static unsigned innermost_pid(const char *pid) {
+    char path[300], line[256];
+    unsigned innermost = 0;
+    snprintf(path, sizeof path, "/proc/%s/status", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    while (innermost == 0 && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "NSpid:", 6) != 0) continue;
+        const char *last = strrchr(line, '\t');
+        innermost = last == NULL ? 0 : (unsigned)strtoul(last + 1, NULL, 10);
+    }
+    fclose(file);
+    return innermost;
+}
+
+unsigned fg_proc_pid(const struct fg_proc *p) {
+    unsigned found = p->pid;
+    DIR *all = p->pid_ns == fg_own_pid_ns() ? NULL : opendir("/proc");
+    if (all == NULL) return found;
+    for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
+        char path[300];
+        struct stat info;
+        if (!isdigit((unsigned char)entry->d_name[0])) continue;
+        snprintf(path, sizeof path, "/proc/%s/ns/pid", entry->d_name);
+        if (stat(path, &info) != 0 || (uint64_t)info.st_ino != p->pid_ns || innermost_pid(entry->d_name) != p->pid) continue;
+        found = (unsigned)strtoul(entry->d_name, NULL, 10);
+        break;
+    }
+    closedir(all);
+    return found;
 }
 
 static int alive(struct fg_db *db, int slot, uint64_t own_ns) {

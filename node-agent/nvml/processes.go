@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Process is a process that has a CUDA context on a device.
+type Process struct {
+	// PID is the one that the node knows it by.
+	PID int
+	// Bytes are what it holds of the device's memory.
+	Bytes uint64
+}
+
+// Processes are those with contexts on a device, which is a GPU or a MIG device of it. A process for which NVML has no figure,
+// as in some virtual machines and for a reader in a PID namespace of its own, is left out: no figure is not a small one.
+func (d *Door) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]Process, error) {
+	var found []Process
+	err := d.on(ctx, gpuUUID, func(device nvml.Device) error {
+		// A MIG device's handle ends with its instance, so it is not kept.
+		if strings.HasPrefix(deviceUUID, "MIG-") {
+			mig, ret := d.lib.DeviceGetHandleByUUID(deviceUUID)
+			if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
+				return ErrGPUNotFound
+			}
+			if err := failed("nvmlDeviceGetHandleByUUID", ret); err != nil {
+				return err
+			}
+			device = mig
+		}
+		if !d.has("nvmlDeviceGetComputeRunningProcesses_v3") {
+			return nil
+		}
+		infos, ret := device.GetComputeRunningProcesses()
+		if unsupported(ret) {
+			return nil
+		}
+		if err := failed("nvmlDeviceGetComputeRunningProcesses", ret); err != nil {
+			return err
+		}
+		for _, info := range infos {
+			if info.UsedGpuMemory != 0 && info.UsedGpuMemory != noMemoryFigure {
+				found = append(found, Process{PID: int(info.Pid), Bytes: info.UsedGpuMemory})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the processes on %s: %w", deviceUUID, err)
+	}
+	return found, nil
+}
+
+// noMemoryFigure is NVML_VALUE_NOT_AVAILABLE in a process's memory.
+const noMemoryFigure = ^uint64(0)
