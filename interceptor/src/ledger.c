@@ -172,6 +172,7 @@ static bool take_slot(struct ledger *ledger) {
 static bool still_registered(struct ledger *ledger) {
     if (own(ledger) != NULL) return ledger_lock_life(ledger, (unsigned)ledger->slot);
     bool again = ledger->slot >= 0;
+    if (again) ledger_unlock_life(ledger, (unsigned)ledger->slot); // ours alone: a lock of who has it now stays
     ledger->slot = -1;
     if (!take_slot(ledger)) return false;
     uint32_t held = __atomic_load_n(&ledger->held, __ATOMIC_ACQUIRE);

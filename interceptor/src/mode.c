@@ -11,8 +11,8 @@
 
 static bool is_agents(const char *path) {
     static const char prefix[] = MODE_SHARE_ROOT "/lib/", name[] = "/libsluice.so";
-    size_t length = strlen(path);
-    if (strncmp(path, prefix, sizeof prefix - 1) != 0 || length < sizeof prefix + sizeof name) return false;
+    size_t length = strlen(path), shortest = sizeof prefix - 1 + 1 + sizeof name - 1; // a version of one character
+    if (strncmp(path, prefix, sizeof prefix - 1) != 0 || length < shortest) return false;
     return strcmp(path + length - (sizeof name - 1), name) == 0;
 }
 

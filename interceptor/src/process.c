@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "own.h"
 #include "real.h"
 
 #ifndef MADV_WIPEONFORK
@@ -40,6 +41,9 @@ static void begin(struct process *process) {
     real_own_path(path, sizeof path);
     process->pid = (int)getpid();
     process->mode = (uint32_t)mode_find(path);
+    // Who preloads the agent's file once more under another name (//run/..., a link) chooses the loader's name for it.
+    struct own_mapping mapping;
+    if (process->mode != MODE_AGENT && own_mapping(&mapping)) process->mode = (uint32_t)mode_find(mapping.path);
     if (process->mode == MODE_AGENT) {
         process->share_count = share_find_all(process->shares, path, &ignored);
         if (ignored > 0) sluice_log(LOG_WARN, "%u limits files are not the agent's and were ignored", ignored);

@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "mode.h"
+#include "own.h"
 #include "quota.h"
 
 // Who host root is inside a user namespace that does not map it.
@@ -25,25 +25,16 @@
 
 // The device that this library's own pages come from. The mapping is asked, not the path: another file can be mounted there.
 static bool own_device(const char *own_path, dev_t *device) {
-    char line[512];
-    FILE *maps = fopen("/proc/self/maps", "re");
-    bool found = false;
-    while (maps != NULL && !found && fgets(line, sizeof line, maps) != NULL) {
-        unsigned long start, end;
-        unsigned major, minor;
-        if (sscanf(line, "%lx-%lx %*s %*s %x:%x", &start, &end, &major, &minor) != 4) continue;
-        if ((unsigned long)(uintptr_t)&share_find_all < start || (unsigned long)(uintptr_t)&share_find_all >= end) continue;
-        *device = makedev(major, minor);
-        found = true;
+    struct own_mapping mapping;
+    if (own_mapping(&mapping)) {
+        *device = mapping.device;
+        return true;
     }
-    if (maps != NULL) fclose(maps);
-    if (!found) {
-        int fd = open(own_path, O_PATH | O_CLOEXEC);
-        struct stat at;
-        found = fd >= 0 && syscall(SYS_fstat, fd, &at) == 0;
-        if (found) *device = at.st_dev;
-        if (fd >= 0) close(fd);
-    }
+    int fd = open(own_path, O_PATH | O_CLOEXEC);
+    struct stat at;
+    bool found = fd >= 0 && syscall(SYS_fstat, fd, &at) == 0;
+    if (found) *device = at.st_dev;
+    if (fd >= 0) close(fd);
     return found;
 }
 

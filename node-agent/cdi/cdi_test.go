@@ -27,7 +27,11 @@ func TestWriteWholeGPUs(t *testing.T) {
 	ids, err := s.cdi.Write(claim, []doors.Grant{
 		{
 			Name: "0", UUID: s.gpus[1].UUID, Env: []string{"SLUICE_EXAMPLE=1"},
-			Mounts: []doors.Mount{{HostPath: "/run/x/limits", ContainerPath: "/run/sluice/x/0/limits", ReadOnly: true}},
+			Mounts: []doors.Mount{
+				{HostPath: "/run/x/limits", ContainerPath: "/run/sluice/x/0/limits", ReadOnly: true},
+				{HostPath: "/run/x/usage", ContainerPath: "/run/sluice/x/0/usage"},
+				{HostPath: "/run/lib.so", ContainerPath: "/run/sluice/lib.so", ReadOnly: true, Executable: true},
+			},
 		},
 		{Name: "1", UUID: s.gpus[0].UUID},
 	})
@@ -50,9 +54,11 @@ func TestWriteWholeGPUs(t *testing.T) {
 	if diff := cmp.Diff([]string{"/dev/nvidia0"}, nodes(second)); diff != "" {
 		t.Errorf("nodes of the second device differ (-want +got):\n%s", diff)
 	}
-	wantMounts := []*specs.Mount{{
-		HostPath: "/run/x/limits", ContainerPath: "/run/sluice/x/0/limits", Options: []string{"ro", "nosuid", "nodev", "bind"},
-	}}
+	wantMounts := []*specs.Mount{
+		{HostPath: "/run/x/limits", ContainerPath: "/run/sluice/x/0/limits", Options: []string{"ro", "nosuid", "nodev", "bind"}},
+		{HostPath: "/run/x/usage", ContainerPath: "/run/sluice/x/0/usage", Options: []string{"rw", "nosuid", "nodev", "bind"}},
+		{HostPath: "/run/lib.so", ContainerPath: "/run/sluice/lib.so", Options: []string{"ro", "nosuid", "nodev", "bind", "exec"}},
+	}
 	if diff := cmp.Diff(wantMounts, first.Mounts); diff != "" {
 		t.Errorf("mounts of the first device differ (-want +got):\n%s", diff)
 	}

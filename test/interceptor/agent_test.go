@@ -132,6 +132,28 @@ func TestShareHoldsTheLimit(t *testing.T) {
 	}
 }
 
+// However the library's path is spelled, and however short its version is, it is the agent's library.
+func TestTheAgentsLibraryIsKnown(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, how string }{
+		{name: "a version of one character", how: "lu1"},
+		{name: "another spelling of the path", how: "lus"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, 1)
+			s := newShare(t, n, limit)
+			p := s.enter(t, n, tc.how, "dlsym/linear")
+			for at, more := p.next(t); more; at, more = p.next(t) {
+				expectation{piece: 256 * mib}.check(t, at, n.seen(t, 0), s.ledger(t))
+				p.resume(t)
+			}
+			p.end(t)
+		})
+	}
+}
+
 // A limit that is raised holds at once; one that is lowered holds for the next allocation.
 func TestLimitChangesWhileRunning(t *testing.T) {
 	t.Parallel()

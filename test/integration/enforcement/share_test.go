@@ -84,6 +84,25 @@ func TestContainersOfAClaimShareItsLimit(t *testing.T) {
 	}
 }
 
+// TestSharesOfOneGPUAddUp is one container that uses two claims.
+func TestSharesOfOneGPUAddUp(t *testing.T) {
+	n := newNode(t, shared())
+	plan, other := n.prepare(t, n.Allocate("first", share("gpu-0"))), n.prepare(t, n.Allocate("second", share("gpu-0")))
+	plan.Env, plan.Mounts = append(plan.Env, other.Env...), append(plan.Mounts, other.Mounts...)
+	p := run(t, plan)
+	if s := p.arrives(t, "ready"); s.Total != 2*limit {
+		t.Errorf("the process is told of %d bytes, want %d", s.Total, 2*limit)
+	}
+	if s := p.next(t, "full"); s.Pieces != fits(2*limit, 1, 0) || s.Error != outOfMemory {
+		t.Errorf("it had %d pieces before error %d, want %d", s.Pieces, s.Error, fits(2*limit, 1, 0))
+	}
+	// Another container that has one of the claims finds it taken.
+	s := run(t, other).arrives(t, "failed")
+	if used := n.used(t); s.Error != outOfMemory || used > 2*limit {
+		t.Errorf("beside it a process of the second claim failed with error %d, and NVML sees %d bytes", s.Error, used)
+	}
+}
+
 func TestALimitChangesUnderARunningProcess(t *testing.T) {
 	n := newNode(t, shared())
 	claim := n.Allocate("claim", share("gpu-0"))

@@ -6,6 +6,8 @@
 //   l  limits, read-only       w  limits, writable       c  limits, a copy on another file system
 //   u  usage                   2  a second share of the same device, from limits2 and usage2
 //   p  a PID namespace of its own, in which the program is process 1
+//   1  a version of one character, 1 instead of 1.0
+//   s  the program names the library in another spelling than the agent does
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -93,17 +95,20 @@ static void become_first_process(void) {
 }
 
 int main(int count, char **arguments) {
-    char from[512];
+    char from[512], dir[64], library[96];
     if (count < 4) return 2;
+    snprintf(dir, sizeof dir, "/run/sluice/lib/%s", strchr(arguments[2], '1') != NULL ? "1" : "1.0");
+    snprintf(library, sizeof library, "%s/libsluice.so", dir);
     leave_the_host();
-    must(mkdir("/run/sluice", 0755) != 0 || mkdir("/run/sluice/lib", 0755) != 0 || mkdir("/run/sluice/lib/1.0", 0755) != 0, "mkdir");
+    must(mkdir("/run/sluice", 0755) != 0 || mkdir("/run/sluice/lib", 0755) != 0 || mkdir(dir, 0755) != 0, "mkdir");
     must(mkdir("/run/sluice/claim", 0755) != 0, "mkdir");
     snprintf(from, sizeof from, "%s/libsluice.so", arguments[1]);
-    bind(from, "/run/sluice/lib/1.0/libsluice.so", 0);
+    bind(from, library, 0);
     share(arguments[1], "", "0", arguments[2]);
     if (strchr(arguments[2], '2') != NULL) share(arguments[1], "2", "1", arguments[2]);
     if (strchr(arguments[2], 'p') != NULL) become_first_process();
-    must(setenv("LD_PRELOAD", "/run/sluice/lib/1.0/libsluice.so", 1) != 0, "setenv");
+    snprintf(from, sizeof from, "%s%s", strchr(arguments[2], 's') != NULL ? "//run/./sluice/../.." : "", library);
+    must(setenv("LD_PRELOAD", from, 1) != 0, "setenv");
     execv(arguments[3], &arguments[3]);
     must(1, arguments[3]);
 }
