@@ -68,6 +68,21 @@ for name in linear pitch managed async pool setpool vmm vmm_released array array
 done
 for route in link dlsym perthread; do way linear "$route"; done
 
+if command -v nvidia-cuda-mps-control >/dev/null; then
+  echo "== as a client of MPS, with a daemon of this script's own"
+  export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d) CUDA_MPS_LOG_DIRECTORY=$(mktemp -d)
+  if nvidia-cuda-mps-control -d; then
+    for name in linear pool managed; do way "$name" lookup; done
+    nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv,noheader
+    echo quit | nvidia-cuda-mps-control
+  else
+    echo "no MPS daemon could be started here"
+  fi
+  rm -rf "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+fi
+
 echo "== what the process is told"
 LD_PRELOAD=$library nvidia-smi --query-gpu=memory.total,memory.used --format=csv,noheader | head -1
 
