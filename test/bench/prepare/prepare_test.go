@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
 
-func TestMain(m *testing.M) { fakenode.Main(m) }
+func TestMain(m *testing.M) { fakenode.Main(m, agentproc.Clean) }
 
 // target is what Prepare must stay below at the 99th percentile, warm and without creating a MIG instance.
 const target = 50 * time.Millisecond

@@ -19,11 +19,15 @@ import (
 // Binaries are what the processes are made of.
 type Binaries struct{ Agent, KillAt string }
 
+// built is the directory of the binaries; "" before there is one.
+var built string
+
 var build = sync.OnceValues(func() (Binaries, error) {
 	dir, err := os.MkdirTemp("", "sluice-agentproc-")
 	if err != nil {
 		return Binaries{}, fmt.Errorf("making a directory for the binaries: %w", err)
 	}
+	built = dir
 	b := Binaries{Agent: filepath.Join(dir, "node-agent"), KillAt: filepath.Join(dir, "killat")}
 	for _, args := range [][]string{
 		{"go", "build", "-o", b.Agent, "./cmd/node-agent"},
@@ -52,10 +56,10 @@ func Build(tb testing.TB) Binaries {
 // Library is the library that agents place.
 func Library() string { return filepath.Join(repository(), "interceptor", "build", "libsluice.so") }
 
-// Clean removes what Build built; a package calls it when its tests are over.
+// Clean removes what Build built; a package has it done when its tests are over.
 func Clean() {
-	if b, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(b.Agent))
+	if built != "" {
+		_ = os.RemoveAll(built)
 	}
 }
 

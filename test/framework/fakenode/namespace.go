@@ -24,13 +24,13 @@ const procDriver = "/proc/driver"
 
 // Main runs a package's tests in a mount namespace of their own in which /proc/driver can be written, and ends the
 // process. It starts the test binary again, since a process with threads cannot change its namespaces for all of them.
-// Without root it needs user namespaces.
-func Main(m *testing.M) {
-	os.Exit(run(m)) //nolint:revive // deep-exit: it is all that a TestMain does
+// Without root it needs user namespaces. What is given to be done afterwards is done when the tests are over.
+func Main(m *testing.M, afterwards ...func()) {
+	os.Exit(run(m, afterwards)) //nolint:revive // deep-exit: it is all that a TestMain does
 }
 
 // run is the status of the tests, here or in the process that it starts for them.
-func run(m *testing.M) int {
+func run(m *testing.M, afterwards []func()) int {
 	if os.Getenv(insideVariable) == "" {
 		return again()
 	}
@@ -38,6 +38,11 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "mounting a %s for the tests: %v\n", procDriver, err)
 		return 1
 	}
+	defer func() {
+		for _, do := range afterwards {
+			do()
+		}
+	}()
 	return m.Run()
 }
 

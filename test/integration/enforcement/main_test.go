@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	container.Inside()
-	fakenode.Main(m)
+	fakenode.Main(m, agentproc.Clean)
 }
 
 const mebi = 1 << 20

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
 
-func TestMain(m *testing.M) { fakenode.Main(m) }
+func TestMain(m *testing.M) { fakenode.Main(m, agentproc.Clean) }
 
 func shared() v1alpha1.GPUDecision {
 	return v1alpha1.GPUDecision{
