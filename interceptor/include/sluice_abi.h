@@ -24,8 +24,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The version this header describes, and the oldest reader that understands a page written by it.
-#define SLUICE_ABI_VERSION 1u
+// The version this header describes, and the oldest reader that understands a page written by it. Version 2 gave the gate its
+// words and the ledger the words of pacing; a library of version 1 takes no part in the gate.
+#define SLUICE_ABI_VERSION 2u
 #define SLUICE_ABI_MIN_READER 1u
 
 // The first word of a complete limits page: "SLCE" in the byte order of x86-64 and arm64.
@@ -49,6 +50,48 @@ enum sluice_policy {
   SLUICE_POLICY_SHARE = 0,  // at least compute_share of the GPU while others want it; idle time may be used
   SLUICE_POLICY_CAP = 1,    // never more than compute_share, even where the GPU is idle
 };
+
+// States of a gate, the lowest three bits of sluice_gate.word.
+enum sluice_gate_state {
+  SLUICE_GATE_NONE = 0,     // nobody arbitrates: processes pace themselves
+  SLUICE_GATE_CLOSED = 1,   // others have the GPU, or nobody here wanted it
+  SLUICE_GATE_OPEN = 2,     // work may be launched until open_until
+  SLUICE_GATE_CLOSING = 3,  // the slice is over before open_until: launch nothing more, say when all is drained
+  SLUICE_GATE_OVERRUN = 4,  // what was launched did not drain in time; others go on beside it
+};
+
+#define SLUICE_GATE_STATE(word) ((word) & 7u)
+#define SLUICE_GATE_SEQUENCE(word) ((word) >> 3)
+
+// Bits of sluice_gate.flags.
+enum sluice_gate_flag {
+  SLUICE_GATE_CONTENDED = 1u << 0,  // others want the GPU: say at once when there is nothing to run
+};
+
+// struct sluice_gate is how the node's arbiter hands out the GPU's time. It holds only while the heartbeat is fresh and the state
+// is not NONE; without that every process paces itself to compute_share, divided by the processes of the share that have work.
+// Of several shares of one device in a container, one open gate is enough.
+struct sluice_gate {
+  // {sequence, state}: a futex. The sequence goes up by one whenever the gate opens, and nowhere else; it wraps at 2^29.
+  // open_until, flags and finish are stored before it.
+  uint32_t word;
+  // Bits of enum sluice_gate_flag; may change while the gate is open.
+  uint32_t flags;
+  // CLOCK_MONOTONIC in ns at which an open gate shuts by itself, so that a late arbiter cannot stretch a slice; UINT64_MAX where
+  // nobody else wants the GPU. May be moved later while the gate is open.
+  uint64_t open_until;
+  // Of a tenant on several GPUs: how many launches since it was last drained each process may still complete in a slice that
+  // is over, so that a kernel that waits for its peer on another GPU gets it. {sequence, launches}, 32 bits each; holds for that
+  // sequence only. Zero for a tenant on one GPU.
+  uint64_t finish;
+  uint8_t reserved[SLUICE_LIMITS_GATE_SIZE - 24];
+};
+
+_Static_assert(sizeof(struct sluice_gate) == SLUICE_LIMITS_GATE_SIZE, "the gate fills its place");
+_Static_assert(offsetof(struct sluice_gate, word) == 0, "gate word moved");
+_Static_assert(offsetof(struct sluice_gate, flags) == 4, "gate flags moved");
+_Static_assert(offsetof(struct sluice_gate, open_until) == 8, "open_until moved");
+_Static_assert(offsetof(struct sluice_gate, finish) == 16, "finish moved");
 
 // struct sluice_limits is the file `limits`. The agent alone writes it; containers have it as a read-only bind mount of the
 // file. It is changed in place, never replaced, since a running container keeps the page it has mapped.
@@ -90,8 +133,8 @@ struct sluice_limits {
 
   // For words that are read as seldom as those above. Zero.
   uint8_t reserved2[40];
-  // For the words by which the agent opens and closes the share's turn on the GPU. Zero in this version.
-  uint8_t gate[SLUICE_LIMITS_GATE_SIZE];
+  // How the agent opens and closes the share's turn on the GPU. Zero in version 1.
+  struct sluice_gate gate;
   // For later versions. Zero.
   uint8_t reserved3[SLUICE_LIMITS_SIZE - SLUICE_LIMITS_GATE_OFFSET - SLUICE_LIMITS_GATE_SIZE];
 };
@@ -147,8 +190,22 @@ struct sluice_usage_slot {
   // What the library cost the process so far: thread CPU time of its start, and time waited for the growth byte, in ns.
   uint64_t start_cpu;
   uint64_t lock_wait;
-  uint64_t reserved;
+  // {launches since it was last drained, sequence of the gate that it speaks of, bits of enum sluice_pace}: 32, 29 and 3 bits
+  // from above. 0 until it launched something on a paced device.
+  uint64_t pace;
 };
+
+// Bits of sluice_usage_slot.pace. A process rings the bell when WANTS comes while its gate is shut, and when DRAINED comes.
+// DRAINED ends its part in the slice of that sequence: before the slice is over, it says that there is nothing to run.
+enum sluice_pace {
+  SLUICE_PACE_WANTS = 1u << 0,    // somebody waits at the gate
+  SLUICE_PACE_RUNS = 1u << 1,     // work was launched in the slice of that sequence and may not be done
+  SLUICE_PACE_DRAINED = 1u << 2,  // all that was launched up to the end of the slice of that sequence is done
+};
+
+#define SLUICE_PACE_BITS(pace) ((uint32_t)(pace) & 7u)
+#define SLUICE_PACE_SEQUENCE(pace) ((uint32_t)(pace) >> 3)
+#define SLUICE_PACE_LAUNCHES(pace) ((uint32_t)((pace) >> 32))
 
 // struct sluice_usage is the file `usage`, written by the library in every process of the share, read by the agent, which
 // never trusts it. A file of zeros is a valid empty ledger.
@@ -173,7 +230,16 @@ struct sluice_usage {
   uint64_t registered_again;
   uint64_t unknown_variants;
   uint64_t forced;
-  uint8_t reserved[4008];
+  // Of pacing, each added to by any process: GPU time of finished work, from the GPU's own events, in ns; time that launches
+  // waited at the gate, in ns, and how many waited; slices that ran something; slices whose work did not drain in time.
+  uint64_t gpu_time;
+  uint64_t gate_wait;
+  uint64_t gate_waits;
+  uint64_t slices;
+  uint64_t overruns;
+  // The longest single launch seen lately, in ns; stored, not added to. Only for showing.
+  uint64_t longest;
+  uint8_t reserved[3960];
   struct sluice_usage_slot slots[SLUICE_USAGE_SLOTS];
 };
 
@@ -184,6 +250,7 @@ _Static_assert(offsetof(struct sluice_usage, slots_used) == 12, "slots_used move
 _Static_assert(offsetof(struct sluice_usage, orphan) == 16, "orphan moved");
 _Static_assert(offsetof(struct sluice_usage, limit) == 24, "usage limit moved");
 _Static_assert(offsetof(struct sluice_usage, refused) == 32, "counters moved");
+_Static_assert(offsetof(struct sluice_usage, gpu_time) == 88, "pacing's counters moved");
 _Static_assert(offsetof(struct sluice_usage, slots) == 4096, "slots moved");
 _Static_assert(offsetof(struct sluice_usage_slot, word) == 0, "word moved");
 _Static_assert(offsetof(struct sluice_usage_slot, stamp) == 8, "stamp moved");
@@ -191,6 +258,7 @@ _Static_assert(offsetof(struct sluice_usage_slot, exported) == 16, "exported mov
 _Static_assert(offsetof(struct sluice_usage_slot, imported) == 24, "imported moved");
 _Static_assert(offsetof(struct sluice_usage_slot, pid) == 32, "pid moved");
 _Static_assert(offsetof(struct sluice_usage_slot, start_cpu) == 40, "start_cpu moved");
+_Static_assert(offsetof(struct sluice_usage_slot, pace) == 56, "pace moved");
 _Static_assert(SLUICE_USAGE_LIFE_BYTE(0) == offsetof(struct sluice_usage, slots), "the life byte is the slot's first");
 
 // The FIFO `bell` lies beside usage. A process that wants the agent's attention opens it with O_WRONLY | O_NONBLOCK and writes

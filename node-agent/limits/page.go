@@ -14,7 +14,7 @@ import (
 // The Go half of interceptor/include/sluice_abi.h. A test compares every offset with what a C program built from the
 // header prints.
 const (
-	version   = 1
+	version   = 2
 	minReader = 1
 	// magic is the first word of a complete page.
 	magic = 0x45434c53
