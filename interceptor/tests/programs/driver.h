@@ -71,6 +71,12 @@ struct external {
 struct ipc {
     char bytes[64];
 };
+struct launch {
+    unsigned gx, gy, gz, bx, by, bz, shared;
+    handle stream;
+    void *attributes;
+    unsigned attribute_count;
+};
 
 // clang-format off
 #define DRIVER(F) \
@@ -146,6 +152,14 @@ struct ipc {
     F(cuModuleLoadData, cuModuleLoadData, 2000, (handle *module, const void *image)) \
     F(cuModuleUnload, cuModuleUnload, 2000, (handle module)) \
     F(cuModuleGetFunction, cuModuleGetFunction, 2000, (handle *function, handle module, const char *name)) \
+    F(cuDeviceGet, cuDeviceGet, 2000, (int *device, int ordinal)) \
+    F(cuEventCreate, cuEventCreate, 2000, (handle *event, unsigned flags)) \
+    F(cuEventDestroy, cuEventDestroy_v2, 4000, (handle event)) \
+    F(cuEventRecord, cuEventRecord, 2000, (handle event, handle stream)) \
+    F(cuEventSynchronize, cuEventSynchronize, 2000, (handle event)) \
+    F(cuEventQuery, cuEventQuery, 2000, (handle event)) \
+    F(cuLaunchKernelEx, cuLaunchKernelEx, 11060, (const struct launch *how, handle function, void **parameters, void **extra)) \
+    F(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, (handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, handle stream, void **parameters)) \
     F(cuLaunchKernel, cuLaunchKernel, 4000, (handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, handle stream, void **parameters, void **extra))
 // clang-format on
 
