@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "nvml/results.h"
 #include "nvml_calls.h"
+#include "state/engine.h"
 #include "state/mig.h"
 #include "state/proc.h"
 
@@ -92,7 +93,17 @@ static void json_instances(const struct fg_gpu *gpu, const struct fg_board *boar
     }
 }
 
-static void json_processes(struct fg_db *db, unsigned gpu) {
+// What of its GPU's time the process has had, and how many pieces of work are done and how many queued.
+static void json_work(struct fg_db *db, const struct fg_moment *moment, const struct fg_proc *p) {
+    uint32_t lane = p->lane;
+    if (lane >= moment->lanes) return;
+    const struct fg_run *run = &moment->runs[lane];
+    printf(",\"busyNs\":%llu,\"done\":%llu,\"queued\":%llu", (unsigned long long)run->busy,
+           (unsigned long long)(run->head - db->engine->lane[lane].base),
+           (unsigned long long)(db->engine->lane[lane].tail - run->head));
+}
+
+static void json_processes(struct fg_db *db, const struct fg_moment *moment, unsigned gpu) {
     const char *comma = "";
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
@@ -101,6 +112,7 @@ static void json_processes(struct fg_db *db, unsigned gpu) {
                p->contexts);
         if (p->gi != FG_NO_INSTANCE) printf(",\"gi\":%u", p->gi);
         if (p->ci != FG_NO_INSTANCE) printf(",\"ci\":%u", p->ci);
+        json_work(db, moment, p);
         printf("}");
         comma = ",";
     }
@@ -119,7 +131,9 @@ static void json_faults(const struct fg_state *state) {
 
 static void show_json(struct fg_db *db) {
     struct fg_state *state = db->state;
-    printf("{\"driver\":\"%s\",\"gpus\":[", state->driver);
+    struct fg_moment moment;
+    fg_look(db, &moment);
+    printf("{\"driver\":\"%s\",\"clockNs\":%llu,\"gpus\":[", state->driver, (unsigned long long)moment.clock);
     for (unsigned i = 0; i < fg_read(&state->gpu_count); i++) {
         const struct fg_gpu *gpu = &state->gpus[i];
         struct fg_board board;
@@ -129,13 +143,14 @@ static void show_json(struct fg_db *db) {
                gpu->minor, gpu->uuid, gpu->board, board.product);
         printf("\"pciBusId\":\"0000:%02x:00.0\",\"numa\":%u,\"totalMiB\":%d,\"reservedMiB\":%d,", gpu->bus, gpu->numa,
                board.total_mib, board.reserved_mib);
-        printf("\"usedBytes\":%llu,", (unsigned long long)fg_proc_bytes(db, i, FG_NO_INSTANCE, FG_NO_INSTANCE));
+        printf("\"usedBytes\":%llu,\"busyNs\":%llu,", (unsigned long long)fg_proc_bytes(db, i, FG_NO_INSTANCE, FG_NO_INSTANCE),
+               (unsigned long long)moment.busy[i]);
         printf("\"migMode\":{\"current\":%s,\"pending\":%s},\"lost\":%s,\"instances\":[",
                mig & FG_MIG_CURRENT ? "true" : "false", mig & FG_MIG_PENDING ? "true" : "false",
                fg_read(&gpu->lost) ? "true" : "false");
         json_instances(gpu, &board);
         printf("],\"processes\":[");
-        json_processes(db, i);
+        json_processes(db, &moment, i);
         printf("]}");
     }
     printf("],\"faults\":[");

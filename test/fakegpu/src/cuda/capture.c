@@ -9,13 +9,12 @@ enum { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED };
 enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
 
 static __thread int thread_mode = MODE_GLOBAL;
-static __thread char self; // its address names the thread
 
 cu_result capture_forbids(struct core *core) {
     cu_result result = CU_SUCCESS;
     if (thread_mode == MODE_RELAXED) return CU_SUCCESS;
     for (struct cu_capture *c = core->captures; c != NULL; c = c->next) {
-        int own = c->thread == &self;
+        int own = c->thread == core_thread();
         int forbidden = own ? c->mode != MODE_RELAXED : thread_mode == MODE_GLOBAL && c->mode == MODE_GLOBAL;
         if (!forbidden) continue;
         c->invalid = 1;
@@ -46,12 +45,11 @@ cu_result capture_free(struct core *core, cu_stream stream, cu_pointer pointer) 
     return CU_SUCCESS;
 }
 
-cu_result capture_kernel(struct core *core, cu_stream stream, uint64_t ns) {
-    (void)core;
+cu_result capture_work(cu_stream stream, const struct fg_piece *piece) {
     if (stream->capture->invalid) return CU_CAPTURE_INVALIDATED;
     cu_node node = graph_append(stream->capture->graph, CU_NODE_KERNEL);
     if (node == NULL) return CU_OUT_OF_MEMORY;
-    node->ns = ns;
+    if (piece != NULL) node->piece = *piece;
     return CU_SUCCESS;
 }
 
@@ -108,7 +106,7 @@ static cu_result begin(cu_stream handle, cu_graph graph, int mode) {
             result = CU_OUT_OF_MEMORY;
         } else {
             *made = (struct cu_capture){.next = core->captures, .graph = into, .origin = stream, .own_graph = graph == NULL,
-                                        .mode = mode, .thread = &self, .id = ++ids};
+                                        .mode = mode, .thread = core_thread(), .id = ++ids};
             core->captures = made;
             stream->capture = made;
         }
@@ -138,7 +136,7 @@ CU_API cu_result cuStreamEndCapture(cu_stream handle, cu_graph *graph) {
         result = CU_INVALID_VALUE;
     } else if (capture->origin != stream) {
         result = CU_CAPTURE_UNMATCHED;
-    } else if (capture->thread != &self && capture->mode != MODE_RELAXED) {
+    } else if (capture->thread != core_thread() && capture->mode != MODE_RELAXED) {
         result = CU_CAPTURE_WRONG_THREAD;
     } else {
         dissolve(core, capture);
@@ -159,13 +157,21 @@ static int status_of(const struct cu_stream_st *stream) {
     return stream->capture->invalid ? STATUS_INVALIDATED : STATUS_ACTIVE;
 }
 
-// The legacy stream waits for all others: while one is captured it cannot be asked.
-static cu_result implicit(struct core *core, cu_stream stream) {
-    if (stream != stream->context->streams) return CU_SUCCESS;
+// The legacy stream waits for all others but those that were made not to: what captures one of them.
+static struct cu_capture *in_the_way(const struct core *core, cu_stream stream) {
+    enum { NON_BLOCKING = 1 };
+    if (stream != stream->context->streams) return NULL;
     for (struct cu_capture *c = core->captures; c != NULL; c = c->next) {
-        if (c->origin->context == stream->context && !(c->origin->flags & 1)) return CU_CAPTURE_IMPLICIT;
+        if (c->origin->context == stream->context && !(c->origin->flags & NON_BLOCKING)) return c;
     }
-    return CU_SUCCESS;
+    return NULL;
+}
+
+cu_result capture_implicit(struct core *core, cu_stream stream) {
+    struct cu_capture *capture = in_the_way(core, stream);
+    if (capture == NULL) return CU_SUCCESS;
+    capture->invalid = 1;
+    return CU_CAPTURE_IMPLICIT;
 }
 
 CU_API cu_result cuStreamIsCapturing(cu_stream handle, int *status) {
@@ -174,7 +180,7 @@ CU_API cu_result cuStreamIsCapturing(cu_stream handle, int *status) {
     if (status == NULL) return CU_INVALID_VALUE;
     cu_result result = enter(handle, &core, &stream);
     if (result != CU_SUCCESS) return result;
-    result = implicit(core, stream);
+    if (in_the_way(core, stream) != NULL) result = CU_CAPTURE_IMPLICIT;
     if (result == CU_SUCCESS) *status = status_of(stream);
     core_leave(core);
     return result;

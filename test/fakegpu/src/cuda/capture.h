@@ -22,7 +22,11 @@ cu_result capture_forbids(struct core *core);
 cu_result capture_break(cu_stream stream);
 cu_result capture_allocation(struct core *core, cu_stream stream, int device, size_t size, cu_pointer *pointer);
 cu_result capture_free(struct core *core, cu_stream stream, cu_pointer pointer);
-cu_result capture_kernel(struct core *core, cu_stream stream, uint64_t ns);
+// Work of any kind; NULL for what takes no time.
+cu_result capture_work(cu_stream stream, const struct fg_piece *piece);
+// Work on the legacy stream would have to wait for what is captured: the capture is broken, and this is the error. In the same
+// way it cannot be asked for.
+cu_result capture_implicit(struct core *core, cu_stream stream);
 // A stream is going, or its context.
 void capture_forget(struct core *core, cu_stream stream);
 

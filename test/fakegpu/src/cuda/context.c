@@ -21,26 +21,20 @@ int context_push(cu_context context) {
     return 1;
 }
 
-// A busy word of the GPU that no other living process has.
-static uint32_t free_lane(struct core *core, unsigned gpu) {
-    uint64_t taken = 0;
-    for (int i = 0; i < FG_MAX_PROCS; i++) {
-        const struct fg_proc *p = &core->db.state->procs[i];
-        if (fg_read(&p->kind) == FG_PROC_CUDA && p->gpu == gpu && p->lane < FG_LANES) taken |= 1ull << p->lane;
-    }
-    return ~taken == 0 ? FG_LANES : (uint32_t)__builtin_ctzll(~taken);
-}
-
 cu_result core_appear(struct core *core, struct device *device) {
     if (device->slot >= 0) return CU_SUCCESS;
     cu_result result = CU_SUCCESS;
     fg_lock(&core->db);
     struct fg_proc record = {.kind = FG_PROC_CUDA, .pid = (uint32_t)getpid(), .pid_ns = fg_own_pid_ns(),
-                             .gpu = device->gpu, .gi = device->gi, .ci = device->ci,
-                             .lane = free_lane(core, device->gpu)};
+                             .gpu = device->gpu, .gi = device->gi, .ci = device->ci, .lane = FG_LANES};
     record.start_time = fg_process_start(record.pid);
     device->slot = fg_proc_add(&core->db, &record);
-    if (device->slot < 0 || fg_hold_slot(&core->db, device->slot) != 0) result = CU_OPERATING_SYSTEM;
+    if (device->slot < 0 || fg_hold_slot(&core->db, device->slot) != 0) {
+        result = CU_OPERATING_SYSTEM;
+    } else {
+        struct fg_lane lane = {.gpu = device->gpu, .gi = device->gi, .ci = device->ci};
+        core->db.state->procs[device->slot].lane = fg_lane_take(&core->db, (uint32_t)device->slot, &lane);
+    }
     fg_unlock(&core->db);
     return result;
 }
@@ -66,7 +60,7 @@ cu_result context_make(struct core *core, cu_device index, unsigned flags, cu_co
     struct device *device = core_device(core, index);
     if (device == NULL) return CU_INVALID_DEVICE;
     cu_context context = calloc(1, sizeof *context);
-    cu_stream streams = calloc(2, sizeof *streams); // default and per-thread, never destroyed alone
+    cu_stream streams = calloc(2, sizeof *streams); // never destroyed alone
     cu_result result = context == NULL || streams == NULL ? CU_OUT_OF_MEMORY : CU_SUCCESS;
     if (result == CU_SUCCESS) result = core_charge(core, device, (uint64_t)CONTEXT_MIB << 20);
     if (result != CU_SUCCESS) {
@@ -90,13 +84,12 @@ void context_destroy(struct core *core, cu_context context) {
     core_drop_allocations(core, context);
     core_drop_modules(core, context);
     uint64_t bytes = ((uint64_t)CONTEXT_MIB << 20) + context->green_bytes + context->stack_charged;
-    core_drop_events(context);
-    for (cu_stream per_thread = context->streams->next, s; (s = per_thread->next) != NULL;) {
+    core_drop_events(core, context);
+    for (cu_stream rest = context->streams->next, s; (s = rest->next) != NULL;) {
         capture_forget(core, s);
-        per_thread->next = s->next;
+        rest->next = s->next;
         free(s);
     }
-    capture_forget(core, context->streams->next);
     for (cu_context *link = &core->contexts; *link != NULL; link = &(*link)->next) {
         if (*link != context) continue;
         *link = context->next;
@@ -239,9 +232,7 @@ CU_API cu_result cuCtxSynchronize(void) {
     cu_context context;
     cu_result result = core_enter_unsafe(&core, &context);
     if (result != CU_SUCCESS) return result;
-    uint64_t end = core_context_end(context);
-    core_leave(core);
-    core_wait_until(end);
+    core_leave_until_done(core, context->device, core_context_last(context), core_how(context));
     return settle();
 }
 
@@ -251,10 +242,11 @@ CU_API cu_result cuCtxSynchronize_v2(cu_context which) {
     if (result != CU_SUCCESS) return result;
     if (which == NULL) which = core_current();
     result = which == NULL || !core_context_known(core, which) ? CU_INVALID_CONTEXT : capture_forbids(core);
-    uint64_t end = result == CU_SUCCESS ? core_context_end(which) : 0;
-    core_leave(core);
-    if (result != CU_SUCCESS) return result;
-    core_wait_until(end);
+    if (result != CU_SUCCESS) {
+        core_leave(core);
+        return result;
+    }
+    core_leave_until_done(core, which->device, core_context_last(which), core_how(which));
     return settle();
 }
 

@@ -48,11 +48,11 @@ static cu_result transfer(enum sides sides, void *host, cu_pointer to, cu_pointe
     cu_result result = core_enter_context(&core, &context);
     if (result != CU_SUCCESS) return result;
     cu_stream stream = core_stream(context, on);
-    uint64_t end = 0;
-    if (stream != NULL) end = on == NULL || on == CU_STREAM_LEGACY ? core_context_end(context) : stream->end;
-    core_leave(core);
-    if (stream == NULL) return CU_INVALID_HANDLE;
-    core_wait_until(end);
+    if (stream == NULL) {
+        core_leave(core);
+        return CU_INVALID_HANDLE;
+    }
+    core_leave_until_done(core, context->device, core_stream_last(stream), core_how(context));
 
     result = core_enter_context(&core, &context);
     if (result != CU_SUCCESS) return result;

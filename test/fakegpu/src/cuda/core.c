@@ -140,22 +140,48 @@ void core_refund(struct core *core, struct device *device, uint64_t bytes) {
     core_vanish(core, device);
 }
 
-uint64_t core_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+const void *core_thread(void) {
+    static __thread char self;
+    return &self;
 }
 
-// Sleeps to shortly before, then watches the clock: a sleep alone ends tens of microseconds late.
-void core_wait_until(uint64_t when) {
+uint32_t core_lane(const struct core *core, int device) {
+    int slot = core->devices[device].slot;
+    return slot < 0 ? FG_LANES : core->db.state->procs[slot].lane;
+}
+
+int core_done(struct core *core, int device, uint64_t piece) {
+    uint32_t lane = core_lane(core, device);
+    if (lane == FG_LANES || fg_done(&core->db, lane, piece)) return 1;
+    fg_advance(&core->db, lane);
+    return fg_done(&core->db, lane, piece);
+}
+
+enum core_wait core_how(cu_context context) {
+    enum { BLOCKING_SYNC = 4 };
+    return context->flags & BLOCKING_SYNC ? CORE_SLEEP : CORE_WATCH;
+}
+
+void core_wait_until(uint64_t when, enum core_wait how) {
     enum { WATCHED_NS = 80000 };
-    uint64_t now = core_now();
-    if (when > now + WATCHED_NS) {
-        uint64_t wake = when - WATCHED_NS;
+    uint64_t wake = how == CORE_SLEEP ? when : when - WATCHED_NS;
+    if (fg_now() < wake) {
         struct timespec at = {.tv_sec = (time_t)(wake / 1000000000u), .tv_nsec = (long)(wake % 1000000000u)};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
         }
     }
-    while (core_now() < when) {
+    while (fg_now() < when) {
     }
+}
+
+// What is expected may come sooner, when another process goes away.
+void core_leave_until_done(struct core *core, int device, uint64_t piece, enum core_wait how) {
+    enum { LONGEST_NS = 10000000 };
+    while (!core_done(core, device, piece)) {
+        uint64_t when = fg_expected(&core->db, core_lane(core, device), piece, fg_now() + LONGEST_NS);
+        core_leave(core);
+        core_wait_until(when, how);
+        pthread_mutex_lock(&library_mutex);
+    }
+    core_leave(core);
 }

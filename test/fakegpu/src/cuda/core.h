@@ -5,13 +5,12 @@
 
 #include "abi.h"
 #include "state/board.h"
+#include "state/engine.h"
 #include "state/state.h"
 
 // What a context costs on the device before anything is allocated (measured on an H200).
 #define CONTEXT_MIB 518u
 #define MAX_VISIBLE FG_MAX_GPUS
-// Launches that a context takes before the caller has to wait, as in the driver.
-#define QUEUE_DEPTH 1024
 
 // One device that this process sees: a GPU or a MIG device.
 struct device {
@@ -36,15 +35,13 @@ struct cu_context_st {
     struct cu_context_st *next;
     int device;
     unsigned flags;
-    struct cu_stream_st *streams; // the first is the default stream, the second the per-thread one
+    struct cu_stream_st *streams; // the first is the default stream, the second has what destroyed ones left
     struct cu_module_st *modules;
     struct cu_event_st *events;
     struct range *pages; // that small allocations share
     uint64_t green_bytes; // of green contexts; they go with this one
     uint64_t code_bytes, code_charged; // modules that were loaded
     uint64_t limits[3], stack_charged;
-    uint64_t queue[QUEUE_DEPTH]; // when the last launches end
-    uint64_t launches;
 };
 
 struct cu_stream_st {
@@ -52,8 +49,9 @@ struct cu_stream_st {
     cu_context context;
     unsigned flags;
     int priority;
-    uint64_t end; // CLOCK_MONOTONIC ns at which what was queued is done
+    uint64_t last; // its last piece of work on the device, 0: none
     struct cu_capture *capture; // NULL: work is done, not recorded
+    const void *thread; // whose default stream it is, NULL: nobody's
 };
 
 struct core {
@@ -65,6 +63,7 @@ struct core {
     cu_graph graphs;
     cu_exec execs;
     struct cu_capture *captures;
+    cu_event pending; // events that were recorded and are not known to be over
 };
 
 // Locks the library, for calls that need cuInit only.
@@ -95,16 +94,29 @@ cu_result core_enumerate(struct core *core, const char *visible);
 
 // The stream of a handle in the context; NULL for one that is not its own.
 cu_stream core_stream(cu_context context, cu_stream handle);
-uint64_t core_now(void);
-void core_wait_until(uint64_t when);
-// When everything that was queued in the context is done.
-uint64_t core_context_end(cu_context context);
+// The last piece of work that was queued in the context, or on the stream; the legacy one stands for the whole context.
+uint64_t core_context_last(cu_context context);
+uint64_t core_stream_last(cu_stream stream);
+// Where the device's work of this process is queued, FG_LANES for nowhere: then it takes no time.
+uint32_t core_lane(const struct core *core, int device);
+// Whether a piece of work of the device is done by now.
+int core_done(struct core *core, int device, uint64_t piece);
+// A sleep ends tens of microseconds late, unless its end is watched for.
+enum core_wait { CORE_WATCH, CORE_SLEEP };
+void core_wait_until(uint64_t when, enum core_wait how);
+// Leaves the library, and waits until the piece is done.
+void core_leave_until_done(struct core *core, int device, uint64_t piece, enum core_wait how);
+enum core_wait core_how(cu_context context);
+// The thread that calls, as an address.
+const void *core_thread(void);
 // What comes with a synchronisation of the device: pools give back what they need not keep.
 void core_synchronised(struct core *core);
 
 // Frees what a context owns; called with the library locked.
 void core_drop_allocations(struct core *core, cu_context context);
 void core_drop_modules(struct core *core, cu_context context);
-void core_drop_events(cu_context context);
+void core_drop_events(struct core *core, cu_context context);
+// Notes when pending events were, while it is still remembered.
+void core_note_events(struct core *core);
 
 #endif

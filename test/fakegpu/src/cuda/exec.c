@@ -6,7 +6,6 @@
 
 #include "capture.h"
 #include "graph.h"
-#include "kernel_time.h"
 
 #define FLAG_AUTO_FREE 1ull
 
@@ -14,7 +13,7 @@ struct step {
     int type;
     struct graph_memory *memory;
     cu_pointer freed;
-    uint64_t ns;
+    struct fg_piece piece;
 };
 
 struct cu_exec_st {
@@ -36,7 +35,7 @@ static cu_result take_steps(cu_exec exec, const struct cu_graph_st *graph) {
     if (steps == NULL) return CU_OUT_OF_MEMORY;
     size_t at = 0;
     for (const struct cu_node_st *n = graph->first; n != NULL; n = n->next) {
-        steps[at++] = (struct step){.type = n->type, .memory = n->memory, .freed = n->freed, .ns = n->ns};
+        steps[at++] = (struct step){.type = n->type, .memory = n->memory, .freed = n->freed, .piece = n->piece};
         if (n->memory != NULL) n->memory->references++;
     }
     exec->steps = steps;
@@ -186,7 +185,9 @@ static cu_result free_earlier(struct core *core, const struct cu_exec_st *exec) 
     return CU_SUCCESS;
 }
 
-static void run(struct core *core, const struct cu_exec_st *exec, cu_context context, cu_stream stream) {
+// Plain kernels one after another are one piece of work: a graph is launched at once.
+static void run(struct core *core, const struct cu_exec_st *exec, cu_stream stream) {
+    struct fg_piece together = {0};
     for (size_t i = 0; i < exec->count; i++) {
         const struct step *s = &exec->steps[i];
         struct graph_memory *freed = s->type == CU_NODE_FREE ? memory_at(s->freed) : NULL;
@@ -195,8 +196,24 @@ static void run(struct core *core, const struct cu_exec_st *exec, cu_context con
             core->devices[s->memory->device].graph_live += s->memory->size;
         }
         if (freed != NULL && freed->live) graph_memory_free(core, space_at(s->freed));
-        if (s->ns > 0) kernel_queue(core, context, stream, s->ns);
+        if (s->piece.meeting == 0 && s->piece.ns != FG_ENDLESS) {
+            together.ns += s->piece.ns;
+            continue;
+        }
+        if (together.ns > 0) work_queue(core, stream, &together);
+        together.ns = 0;
+        work_queue(core, stream, &s->piece);
     }
+    if (together.ns > 0) work_queue(core, stream, &together);
+}
+
+static cu_result start_on(struct core *core, cu_exec exec, cu_stream stream, int launch) {
+    if (stream->capture != NULL) return launch ? capture_work(stream, NULL) : capture_break(stream);
+    cu_result result = capture_implicit(core, stream);
+    if (result == CU_SUCCESS && launch) result = free_earlier(core, exec);
+    if (result == CU_SUCCESS) result = reserve(core, exec);
+    if (result == CU_SUCCESS && launch) run(core, exec, stream);
+    return result;
 }
 
 static cu_result start(cu_exec exec, cu_stream handle, int launch) {
@@ -207,14 +224,11 @@ static cu_result start(cu_exec exec, cu_stream handle, int launch) {
     cu_stream stream = core_stream(context, handle);
     if (stream == NULL || !known(core, exec)) {
         result = stream == NULL ? CU_INVALID_HANDLE : CU_INVALID_VALUE;
-    } else if (stream->capture != NULL) {
-        result = launch ? capture_kernel(core, stream, 0) : capture_break(stream);
+        core_leave(core);
     } else {
-        if (launch) result = free_earlier(core, exec);
-        if (result == CU_SUCCESS) result = reserve(core, exec);
-        if (result == CU_SUCCESS && launch) run(core, exec, context, stream);
+        result = start_on(core, exec, stream, launch);
+        work_leave(core, context);
     }
-    core_leave(core);
     return result;
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel_time.h"
 
 cu_graph graph_make(struct core *core) {
     cu_graph made = calloc(1, sizeof *made);
@@ -164,7 +163,7 @@ CU_API cu_result cuGraphAddKernelNode(cu_node *node, cu_graph graph, const cu_no
     if (kernel == NULL || kernel->function == NULL) return CU_INVALID_VALUE;
     cu_result result = append(graph, CU_NODE_KERNEL, node, &core);
     if (result != CU_SUCCESS) return result;
-    (*node)->ns = kernel_time(kernel->function, kernel->parameters, kernel->extra);
+    (*node)->piece = kernel_piece(kernel->function, kernel->parameters, kernel->extra);
     core_leave(core);
     return CU_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #define FAKEGPU_CUDA_GRAPH_H
 
 #include "space.h"
+#include "work.h"
 
 // The memory of an allocation node: its address is reserved with the node, what stands behind it comes with a launch.
 struct graph_memory {
@@ -19,7 +20,7 @@ struct cu_node_st {
     int type;
     struct graph_memory *memory; // of allocation nodes
     cu_pointer freed;            // of free nodes
-    uint64_t ns;                 // of kernel nodes
+    struct fg_piece piece;       // of kernel nodes
 };
 
 struct cu_graph_st {

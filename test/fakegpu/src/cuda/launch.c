@@ -4,53 +4,57 @@
 #include <string.h>
 
 #include "capture.h"
-#include "kernel_time.h"
 #include "module.h"
+#include "work.h"
 
 #define MAX_THREADS_OF_A_BLOCK 1024u
 
-// The first eight bytes of the arguments, from either way of handing them over.
-static uint64_t first_argument(void **parameters, void **extra) {
-    uint64_t value = 0;
-    if (parameters != NULL && parameters[0] != NULL) memcpy(&value, parameters[0], sizeof value);
+// The first arguments, of eight bytes each, from either way of handing them over.
+static void arguments_of(uint64_t *values, size_t count, void **parameters, void **extra) {
     const void *buffer = NULL;
     size_t size = 0;
+    for (size_t i = 0; parameters != NULL && i < count && parameters[i] != NULL; i++) memcpy(&values[i], parameters[i], sizeof values[i]);
     for (; parameters == NULL && extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
         if (extra[0] == CU_LAUNCH_PARAM_BUFFER) buffer = extra[1];
         if (extra[0] == CU_LAUNCH_PARAM_SIZE) memcpy(&size, extra[1], sizeof size);
     }
-    if (buffer != NULL && size >= sizeof value) memcpy(&value, buffer, sizeof value);
-    return value;
+    if (buffer != NULL && size >= count * sizeof *values) memcpy(values, buffer, count * sizeof *values);
 }
 
-static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-// How many processes, this one included, have work on the GPU now.
-static unsigned sharers(const struct fg_gpu *gpu, uint32_t own, uint64_t now) {
-    unsigned count = 1;
-    for (uint32_t lane = 0; lane < FG_LANES; lane++) {
-        count += lane != own && __atomic_load_n(&gpu->busy_until[lane], __ATOMIC_RELAXED) > now;
+struct fg_piece kernel_piece(cu_function function, void **parameters, void **extra) {
+    uint64_t values[3] = {0};
+    switch (function->kernel) {
+    case KERNEL_SPIN: arguments_of(values, 1, parameters, extra); return (struct fg_piece){.ns = values[0] * 1000};
+    case KERNEL_ENDLESS: return (struct fg_piece){.ns = FG_ENDLESS};
+    case KERNEL_PEER:
+        arguments_of(values, 3, parameters, extra);
+        return (struct fg_piece){.meeting = values[0] + 1, .parties = (uint32_t)values[1], .ns = values[2] * 1000};
+    default: return (struct fg_piece){0};
     }
-    return count;
 }
 
-// MIG devices are apart: they share with nobody.
-uint64_t kernel_queue(struct core *core, cu_context context, cu_stream stream, uint64_t ns) {
-    const struct device *device = &core->devices[context->device];
-    struct fg_gpu *gpu = &core->db.state->gpus[device->gpu];
-    uint32_t lane = core->db.state->procs[device->slot].lane;
-    uint64_t now = core_now(), start = later(now, later(stream->end, core_context_end(context)));
-    if (device->gi == FG_NO_INSTANCE && ns > 0 && lane < FG_LANES) {
-        start = later(start, __atomic_load_n(&gpu->busy_until[lane], __ATOMIC_RELAXED));
-        ns *= sharers(gpu, lane, now);
-        __atomic_store_n(&gpu->busy_until[lane], start + ns, __ATOMIC_RELAXED);
+void work_queue(struct core *core, cu_stream stream, const struct fg_piece *piece) {
+    enum { NOTED_EVERY = 256 };
+    uint32_t lane = core_lane(core, stream->context->device);
+    if (lane == FG_LANES) return;
+    stream->last = fg_queue(&core->db, lane, piece);
+    if (stream->last % NOTED_EVERY == 0) core_note_events(core);
+}
+
+void work_after(struct core *core, cu_stream stream, int device, uint64_t piece) {
+    uint32_t lane = core_lane(core, device);
+    if (lane == FG_LANES || core_done(core, device, piece)) return;
+    if (device == stream->context->device) {
+        if (piece > stream->last) stream->last = piece; // it comes before all that follows, as it is
+    } else {
+        work_queue(core, stream, &(struct fg_piece){.after = piece, .after_lane = lane});
     }
-    stream->end = start + ns;
-    return stream->end;
 }
 
-uint64_t kernel_time(cu_function function, void **parameters, void **extra) {
-    return function->kernel == KERNEL_SPIN ? first_argument(parameters, extra) * 1000 : 0;
+void work_leave(struct core *core, cu_context context) {
+    uint32_t lane = core_lane(core, context->device);
+    uint64_t tail = lane == FG_LANES ? 0 : core->db.engine->lane[lane].tail;
+    core_leave_until_done(core, context->device, tail > FG_QUEUED ? tail - FG_QUEUED : 0, core_how(context));
 }
 
 static cu_result launch(cu_function function, const cu_launch_config *config, void **parameters, void **extra) {
@@ -66,22 +70,17 @@ static cu_result launch(cu_function function, const cu_launch_config *config, vo
         core_leave(core);
         return CU_INVALID_HANDLE;
     }
+    struct fg_piece piece = kernel_piece(function, parameters, extra);
     if (stream->capture != NULL) {
-        result = capture_kernel(core, stream, kernel_time(function, parameters, extra));
+        result = capture_work(stream, &piece);
         core_leave(core);
         return result;
     }
-    result = module_resident(core, context, function);
-    if (result != CU_SUCCESS) {
-        core_leave(core);
-        return result;
-    }
-    uint64_t *place = &context->queue[context->launches++ % QUEUE_DEPTH];
-    uint64_t oldest = *place; // the queue is full until this one is done
-    *place = kernel_queue(core, context, stream, kernel_time(function, parameters, extra));
-    core_leave(core);
-    core_wait_until(oldest);
-    return CU_SUCCESS;
+    result = capture_implicit(core, stream);
+    if (result == CU_SUCCESS) result = module_resident(core, context, function);
+    if (result == CU_SUCCESS) work_queue(core, stream, &piece);
+    work_leave(core, context);
+    return result;
 }
 
 CU_API cu_result cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

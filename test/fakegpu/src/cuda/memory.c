@@ -55,7 +55,7 @@ static cu_result allocate(struct core *core, cu_context context, size_t size, cu
 }
 
 static void take_time(int slow) {
-    if (slow) core_wait_until(core_now() + REAL_CALL_NS);
+    if (slow) core_wait_until(fg_now() + REAL_CALL_NS, CORE_WATCH);
 }
 
 CU_API cu_result cuMemAlloc_v2(cu_pointer *pointer, size_t size) {
@@ -109,13 +109,12 @@ CU_API cu_result cuMemFree_v2(cu_pointer pointer) {
     if (result != CU_SUCCESS) return result;
     const struct allocation *found = space_at(pointer);
     int slow = (int)fg_read(&core->db.state->timing);
-    uint64_t end = core_context_end(found != NULL && found->range->context != NULL ? found->range->context : context);
+    cu_context user = found != NULL && found->range->context != NULL ? found->range->context : context;
     if (found == NULL) {
         core_leave(core);
         return pointer == 0 ? CU_SUCCESS : CU_INVALID_VALUE;
     }
-    core_leave(core);
-    core_wait_until(end); // freeing waits for the work that may use it
+    core_leave_until_done(core, user->device, core_context_last(user), CORE_WATCH); // it waits for the work that may use it
     take_time(slow);
     result = core_enter_context(&core, &context);
     if (result != CU_SUCCESS) return result;

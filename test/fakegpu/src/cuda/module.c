@@ -10,7 +10,8 @@
 
 #include "space.h"
 
-static const char *const kernel_names[KERNELS] = {[KERNEL_SPIN] = "fakegpu_spin", [KERNEL_EMPTY] = "fakegpu_empty"};
+static const char *const kernel_names[KERNELS] = {[KERNEL_SPIN] = "fakegpu_spin", [KERNEL_EMPTY] = "fakegpu_empty",
+                                                 [KERNEL_PEER] = "fakegpu_peer", [KERNEL_ENDLESS] = "fakegpu_endless"};
 
 // A context's own memory has room for that much code.
 #define CODE_ROOM PAGE_BYTES

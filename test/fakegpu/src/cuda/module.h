@@ -8,6 +8,10 @@
 enum kernel {
     KERNEL_SPIN,  // fakegpu_spin(unsigned long long microseconds): keeps the GPU busy that long
     KERNEL_EMPTY, // fakegpu_empty(): takes no time
+    // fakegpu_peer(unsigned long long id, unsigned long long parties, unsigned long long microseconds): keeps the GPU busy
+    // until so many of that id run, of any process, and then that long
+    KERNEL_PEER,
+    KERNEL_ENDLESS, // fakegpu_endless(): keeps the GPU busy until its process is gone
     KERNELS,
 };
 

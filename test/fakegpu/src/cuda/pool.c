@@ -15,7 +15,8 @@ struct freed {
     struct freed *next;
     size_t size;
     cu_stream stream;
-    uint64_t end;
+    int device;
+    uint64_t last; // the piece of work that it waits for
 };
 
 struct cu_pool_st {
@@ -54,11 +55,10 @@ static cu_pool current_of(struct core *core, struct device *device) {
 }
 
 // What was freed on the stream, or long enough ago, is free.
-static void reclaim(struct cu_pool_st *pool, cu_stream stream) {
-    uint64_t now = core_now();
+static void reclaim(struct core *core, struct cu_pool_st *pool, cu_stream stream) {
     for (struct freed **link = &pool->freed; *link != NULL;) {
         struct freed *f = *link;
-        if (f->end > now && (stream == NULL || f->stream != stream)) {
+        if ((stream == NULL || f->stream != stream) && !core_done(core, f->device, f->last)) {
             link = &f->next;
             continue;
         }
@@ -80,7 +80,7 @@ static void shrink(struct core *core, struct cu_pool_st *pool, uint64_t keep) {
 
 static void end_if_empty(struct core *core, struct cu_pool_st *pool) {
     if (!pool->destroyed || pool->living > 0) return;
-    reclaim(pool, NULL);
+    reclaim(core, pool, NULL);
     if (pool->freed != NULL) return;
     shrink(core, pool, 0);
     for (cu_pool *link = &core->pools; *link != NULL; link = &(*link)->next) {
@@ -94,7 +94,7 @@ static void end_if_empty(struct core *core, struct cu_pool_st *pool) {
 void core_synchronised(struct core *core) {
     for (cu_pool p = core->pools; p != NULL;) {
         cu_pool next = p->next;
-        reclaim(p, NULL);
+        reclaim(core, p, NULL);
         shrink(core, p, p->threshold);
         end_if_empty(core, p);
         p = next;
@@ -119,7 +119,7 @@ static cu_result allocate(struct core *core, struct cu_pool_st *pool, size_t siz
     size_t whole = round_up(size, BLOCK_BYTES);
     struct range *range;
     if (whole < size || whole > (1ull << 46)) return CU_OUT_OF_MEMORY;
-    reclaim(pool, stream);
+    reclaim(core, pool, stream);
     cu_result result = grow(core, pool, whole);
     if (result != CU_SUCCESS) return result;
     result = space_single(SPACE_POOL, pool->device < 0 ? 0 : pool->device, NULL, whole, &range);
@@ -139,7 +139,7 @@ void pool_free_now(struct core *core, struct allocation *allocation) {
     pool->taken -= allocation->range->size;
     pool->living--;
     space_remove(core, allocation);
-    reclaim(pool, NULL);
+    reclaim(core, pool, NULL);
     shrink(core, pool, pool->threshold);
     end_if_empty(core, pool);
 }
@@ -148,7 +148,8 @@ cu_result pool_free_on(struct core *core, cu_stream stream, struct allocation *a
     struct cu_pool_st *pool = allocation->range->owner;
     struct freed *f = calloc(1, sizeof *f);
     if (f == NULL) return CU_OUT_OF_MEMORY;
-    *f = (struct freed){.next = pool->freed, .size = allocation->range->size, .stream = stream, .end = stream->end};
+    *f = (struct freed){.next = pool->freed, .size = allocation->range->size, .stream = stream,
+                        .device = stream->context->device, .last = core_stream_last(stream)};
     pool->freed = f;
     pool->used -= f->size < pool->used ? f->size : pool->used;
     pool->living--;
@@ -270,7 +271,7 @@ CU_API cu_result cuMemPoolDestroy(cu_pool pool) {
     } else {
         if (device != NULL && device->pool == pool) device->pool = NULL;
         pool->destroyed = 1;
-        reclaim(pool, NULL);
+        reclaim(core, pool, NULL);
         shrink(core, pool, 0);
         end_if_empty(core, pool);
     }
@@ -282,7 +283,7 @@ CU_API cu_result cuMemPoolTrimTo(cu_pool pool, size_t keep) {
     struct core *core;
     cu_result result = enter(pool, &core);
     if (result != CU_SUCCESS) return result;
-    reclaim(pool, NULL);
+    reclaim(core, pool, NULL);
     shrink(core, pool, keep);
     core_leave(core);
     return CU_SUCCESS;

@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: each is the time at which what was queued on it is done.
+// Streams: each is known by the last piece of work that was queued on it.
 #include <stdlib.h>
 
 #include "capture.h"
 
+// The calling thread's default stream, which comes with its first use.
+static cu_stream own_stream(cu_context context) {
+    cu_stream rest = context->streams->next;
+    for (cu_stream s = rest->next; s != NULL; s = s->next) {
+        if (s->thread == core_thread()) return s;
+    }
+    cu_stream made = calloc(1, sizeof *made);
+    if (made == NULL) return NULL;
+    *made = (struct cu_stream_st){.next = rest->next, .context = context, .thread = core_thread()};
+    rest->next = made;
+    return made;
+}
+
 cu_stream core_stream(cu_context context, cu_stream handle) {
     if (handle == NULL || handle == CU_STREAM_LEGACY) return context->streams;
-    if (handle == CU_STREAM_PER_THREAD) return context->streams->next;
+    if (handle == CU_STREAM_PER_THREAD) return own_stream(context);
     for (cu_stream s = context->streams; s != NULL; s = s->next) {
         if (s == handle) return s;
     }
     return NULL;
 }
 
-uint64_t core_context_end(cu_context context) {
-    uint64_t end = 0;
+uint64_t core_context_last(cu_context context) {
+    uint64_t last = 0;
     for (const struct cu_stream_st *s = context->streams; s != NULL; s = s->next) {
-        if (s->end > end) end = s->end;
+        if (s->last > last) last = s->last;
     }
-    return end;
+    return last;
+}
+
+uint64_t core_stream_last(cu_stream stream) {
+    return stream == stream->context->streams ? core_context_last(stream->context) : stream->last;
 }
 
 CU_API cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned flags, int priority) {
@@ -32,9 +49,9 @@ CU_API cu_result cuStreamCreateWithPriority(cu_stream *stream, unsigned flags, i
         result = CU_OUT_OF_MEMORY;
     } else {
         // Behind the two that every context has.
-        cu_stream per_thread = context->streams->next;
-        *made = (struct cu_stream_st){.next = per_thread->next, .context = context, .flags = flags, .priority = priority};
-        per_thread->next = made;
+        cu_stream rest = context->streams->next;
+        *made = (struct cu_stream_st){.next = rest->next, .context = context, .flags = flags, .priority = priority};
+        rest->next = made;
         *stream = made;
     }
     core_leave(core);
@@ -59,13 +76,13 @@ CU_API cu_result cuStreamDestroy_v2(cu_stream handle) {
     cu_stream stream;
     cu_result result = enter(handle, &core, &context, &stream);
     if (result != CU_SUCCESS) return result;
-    cu_stream per_thread = context->streams->next;
-    if (stream == context->streams || stream == per_thread) {
+    cu_stream rest = context->streams->next;
+    if (stream == context->streams || stream == rest || stream->thread != NULL) {
         result = CU_INVALID_HANDLE;
     } else {
         capture_forget(core, stream);
         // Its work goes on: the context is not done before it.
-        if (stream->end > per_thread->end) per_thread->end = stream->end;
+        if (stream->last > rest->last) rest->last = stream->last;
         for (cu_stream *link = &context->streams; *link != NULL; link = &(*link)->next) {
             if (*link != stream) continue;
             *link = stream->next;
@@ -77,9 +94,9 @@ CU_API cu_result cuStreamDestroy_v2(cu_stream handle) {
     return result;
 }
 
-// What the legacy default stream stands for is the whole context.
-static uint64_t end_of(cu_context context, cu_stream stream) {
-    return stream == context->streams ? core_context_end(context) : stream->end;
+// Asking a stream that is captured, or one that would have to wait for it, breaks the capture.
+static cu_result ask(struct core *core, cu_stream stream) {
+    return stream->capture != NULL ? capture_break(stream) : capture_implicit(core, stream);
 }
 
 CU_API cu_result cuStreamSynchronize(cu_stream handle) {
@@ -88,14 +105,12 @@ CU_API cu_result cuStreamSynchronize(cu_stream handle) {
     cu_stream stream;
     cu_result result = enter(handle, &core, &context, &stream);
     if (result != CU_SUCCESS) return result;
-    if (stream->capture != NULL) {
-        result = capture_break(stream);
+    result = ask(core, stream);
+    if (result != CU_SUCCESS) {
         core_leave(core);
         return result;
     }
-    uint64_t end = end_of(context, stream);
-    core_leave(core);
-    core_wait_until(end);
+    core_leave_until_done(core, context->device, core_stream_last(stream), core_how(context));
     result = core_enter(&core);
     if (result != CU_SUCCESS) return result;
     core_synchronised(core);
@@ -111,14 +126,10 @@ CU_API cu_result cuStreamQuery(cu_stream handle) {
     cu_stream stream;
     cu_result result = enter(handle, &core, &context, &stream);
     if (result != CU_SUCCESS) return result;
-    if (stream->capture != NULL) {
-        result = capture_break(stream);
-        core_leave(core);
-        return result;
-    }
-    uint64_t end = end_of(context, stream);
+    result = ask(core, stream);
+    if (result == CU_SUCCESS && !core_done(core, context->device, core_stream_last(stream))) result = CU_NOT_READY;
     core_leave(core);
-    return core_now() >= end ? CU_SUCCESS : CU_NOT_READY;
+    return result;
 }
 
 CU_API cu_result cuStreamGetCtx(cu_stream handle, cu_context *out) {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "engine.h"
 #include "object.h"
 
 uint64_t fg_process_start(unsigned pid) {
@@ -80,21 +80,16 @@ static int alive(struct fg_db *db, int slot, uint64_t own_ns) {
     }
 }
 
-static uint64_t monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 // Whether the memory of a process that was found dead is still being taken back.
 static int lingers(struct fg_db *db, struct fg_proc *p) {
     if (db->state->linger_ms == 0) return 0;
-    if (p->until == 0) __atomic_store_n(&p->until, monotonic_ns() + db->state->linger_ms * 1000000ull, __ATOMIC_RELEASE);
-    return monotonic_ns() < p->until;
+    if (p->until == 0) __atomic_store_n(&p->until, fg_now() + db->state->linger_ms * 1000000ull, __ATOMIC_RELEASE);
+    return fg_now() < p->until;
 }
 
 void fg_proc_free(struct fg_db *db, int slot) {
     fg_object_forget(db, slot);
+    fg_lane_drop(db, db->state->procs[slot].lane);
     fg_publish(&db->state->procs[slot].kind, FG_PROC_FREE);
 }
 

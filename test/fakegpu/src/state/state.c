@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine.h"
+
 // Lock bytes lie beyond the data: one for the whole state, one for each process slot.
 // They are open-file-description locks, because both libraries may live in one
 // process: classic POSIX locks would neither keep the two apart nor survive the
@@ -27,10 +29,14 @@ static int lock_byte(int fd, int command, short type, off_t at) {
     return command == F_OFD_GETLK ? range.l_type != F_UNLCK : 0;
 }
 
+// The engine lies behind the rest, on pages of its own; those that are not used take no room.
+#define ENGINE_PLACE ((sizeof(struct fg_state) + 4095) & ~(size_t)4095)
+#define FILE_SIZE (ENGINE_PLACE + sizeof(struct fg_engine))
+
 static int check(int fd) {
     struct stat info;
     if (fstat(fd, &info) < 0) return -errno;
-    if (!S_ISREG(info.st_mode) || info.st_size != (off_t)sizeof(struct fg_state)) return -EPROTO;
+    if (!S_ISREG(info.st_mode) || info.st_size != (off_t)FILE_SIZE) return -EPROTO;
     return 0;
 }
 
@@ -41,11 +47,11 @@ int fg_open(struct fg_db *db, const char *path) {
     if (db->fd < 0) return -errno;
     int err = check(db->fd);
     if (err == 0) {
-        db->state = mmap(NULL, sizeof(struct fg_state), PROT_READ | PROT_WRITE, MAP_SHARED, db->fd, 0);
+        db->state = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, db->fd, 0);
         if (db->state == MAP_FAILED) err = -errno;
     }
     if (err == 0 && (db->state->magic != FG_MAGIC || db->state->version != FG_VERSION)) {
-        munmap(db->state, sizeof(struct fg_state));
+        munmap(db->state, FILE_SIZE);
         err = -EPROTO;
     }
     if (err != 0) {
@@ -54,13 +60,16 @@ int fg_open(struct fg_db *db, const char *path) {
         db->state = NULL;
         return err;
     }
+    db->engine = (struct fg_engine *)((char *)db->state + ENGINE_PLACE);
+    db->buried = 0;
+    memset(db->owned, 0, sizeof db->owned);
     pthread_mutex_init(&db->mutex, NULL);
     return 0;
 }
 
 void fg_close(struct fg_db *db) {
     if (db->state == NULL) return;
-    munmap(db->state, sizeof(struct fg_state));
+    munmap(db->state, FILE_SIZE);
     close(db->fd);
     pthread_mutex_destroy(&db->mutex);
     db->state = NULL;
@@ -87,6 +96,9 @@ int fg_create(const char *path, const struct fg_state *initial) {
     if (fd < 0) return -errno;
     // Tenants of any user map it, whatever the umask says.
     int err = fchmod(fd, 0666) < 0 ? -errno : write_all(fd, initial, sizeof *initial);
+    uint64_t epoch = fg_now();
+    if (err == 0 && (lseek(fd, (off_t)ENGINE_PLACE, SEEK_SET) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0)) err = -errno;
+    if (err == 0) err = write_all(fd, &epoch, sizeof epoch);
     if (close(fd) < 0 && err == 0) err = -errno;
     if (err == 0 && rename(temporary, path) < 0) err = -errno;
     if (err != 0) unlink(temporary);
@@ -125,9 +137,17 @@ void fg_after_fork_abandon(struct fg_db *db) {
     pthread_mutex_unlock(&db->mutex);
 }
 
-int fg_hold_slot(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_SETLK, F_WRLCK, LOCK_SLOTS + slot); }
+int fg_hold_slot(struct fg_db *db, int slot) {
+    db->owned[slot / 64] |= 1ull << slot % 64;
+    return lock_byte(db->fd, F_OFD_SETLK, F_WRLCK, LOCK_SLOTS + slot);
+}
 
-void fg_release_slot(struct fg_db *db, int slot) { lock_byte(db->fd, F_OFD_SETLK, F_UNLCK, LOCK_SLOTS + slot); }
+void fg_release_slot(struct fg_db *db, int slot) {
+    db->owned[slot / 64] &= ~(1ull << slot % 64);
+    lock_byte(db->fd, F_OFD_SETLK, F_UNLCK, LOCK_SLOTS + slot);
+}
+
+int fg_owned(const struct fg_db *db, uint32_t slot) { return (int)(db->owned[slot / 64] >> slot % 64 & 1); }
 
 int fg_slot_held(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_GETLK, F_WRLCK, LOCK_SLOTS + slot) == 1; }
 

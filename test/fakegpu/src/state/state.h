@@ -14,12 +14,12 @@
 #include "board.h"
 
 #define FG_MAGIC 0x31555047454b4146ull // "FAKEGPU1"
-#define FG_VERSION 2u
+#define FG_VERSION 3u
 
 #define FG_MAX_GPUS 64
 #define FG_MAX_GIS 16
 #define FG_MAX_CIS 8
-#define FG_LANES 64
+#define FG_LANES 256
 #define FG_MAX_PROCS 1024
 #define FG_MAX_FAULTS 32
 #define FG_MAX_EVENTS 64
@@ -60,7 +60,6 @@ struct fg_gpu {
     uint32_t mig; // FG_MIG_CURRENT | FG_MIG_PENDING
     uint32_t lost;
     uint32_t reserved[3];
-    uint64_t busy_until[FG_LANES]; // CLOCK_MONOTONIC ns to which each process has queued work
     struct fg_gi gis[FG_MAX_GIS];
 };
 
@@ -82,7 +81,7 @@ struct fg_proc {
     uint32_t gpu;
     uint32_t gi; // ids, FG_NO_INSTANCE for the whole GPU
     uint32_t ci;
-    uint32_t lane;     // which of the GPU's busy words is its own; FG_LANES for none
+    uint32_t lane;     // in which its work is queued; FG_LANES for none
     uint32_t contexts; // NVML lists a process that has at least one
     uint32_t reserved;
 };
@@ -140,11 +139,16 @@ struct fg_state {
     struct fg_gpu gpus[FG_MAX_GPUS];
 };
 
+struct fg_engine;
+
 // One opening of a state file in this process.
 struct fg_db {
     int fd;
     char path[512];
     struct fg_state *state;
+    struct fg_engine *engine; // in the same mapping
+    uint64_t owned[FG_MAX_PROCS / 64]; // a bit for each slot whose lock is held here
+    uint64_t buried;                   // when the lanes of dead processes were last looked for
     pthread_mutex_t mutex; // threads of this process; the kernel's lock is for processes
 };
 
@@ -168,6 +172,7 @@ void fg_after_fork_abandon(struct fg_db *db); // or will not use it again
 int fg_hold_slot(struct fg_db *db, int slot);
 void fg_release_slot(struct fg_db *db, int slot);
 int fg_slot_held(struct fg_db *db, int slot);
+int fg_owned(const struct fg_db *db, uint32_t slot); // it is this opening that holds it
 // A descriptor that keeps the object, and says which it is; a negative errno when it cannot be made.
 int fg_object_descriptor(struct fg_db *db, int object);
 int fg_object_described(struct fg_db *db, int descriptor); // the object, or -1
