@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arbiter
+
+// act notes that something is to be done with each gate of a tenant.
+func (a *Arbiter) act(t *tenant, action Action) {
+	for _, g := range t.gates {
+		action.Gate = g.id
+		a.actions = append(a.actions, action)
+	}
+}
+
+// open begins a slice, which ends at the limit at the latest.
+func (a *Arbiter) open(t *tenant, now, limit Time) {
+	length := min(t.longest(), limit-now)
+	if t.capped {
+		length = min(length, Time(t.tokens))
+	}
+	contended := t.contended(now)
+	end := now + length
+	if !contended && !t.capped && limit == Forever {
+		end = Forever
+	}
+	t.slice = slice{
+		opened: now, from: now, length: length, end: end, until: end, changedIn: a.step,
+		// What a tenant with a cap does not use of its slice must not count.
+		contended: contended || t.capped, preempting: t.rushed,
+	}
+	t.rushed = false
+	t.state = Opened
+	t.slices++
+	t.hadWaited += now - t.since
+	for _, g := range t.gates {
+		g.seen.Ran, g.seen.Running, g.seen.Again, g.shut = false, false, false, false
+	}
+	for _, g := range t.gpus {
+		g.busy, g.virtual, g.at = t, t.virtual, now
+	}
+	a.act(t, Action{Verb: Open, Until: end, Contended: t.slice.contended})
+}
+
+// fresh says whether a gate's last report is from after the last change of its slice.
+func (t *tenant) fresh(g *gate) bool {
+	return g.readIn >= t.changedIn || (t.natural && g.readAt >= t.closed)
+}
+
+// opened looks after a slice that is open.
+func (a *Arbiter) opened(t *tenant, now Time) {
+	idle := true
+	for _, g := range t.gates {
+		if !t.fresh(g) {
+			continue
+		}
+		t.ran = t.ran || g.seen.Ran
+		idle = idle && !g.seen.Running && !g.seen.Wants
+		if g.seen.Again && (t.end == Forever || t.end-now >= millisecond) {
+			// A process that was done with this sequence is let in only by another.
+			g.seen.Again = false
+			idle = false
+			a.actions = append(a.actions, Action{Verb: Open, Gate: g.id, Until: t.until, Contended: t.slice.contended})
+		}
+	}
+	switch {
+	case now >= t.end:
+		a.over(t, now)
+	case t.ran && idle && t.anyFresh():
+		// Another process may have been let in meanwhile, so it is looked again with the gates shut.
+		t.end = now
+		a.shut(t)
+		a.drain(t, now)
+		a.act(t, Action{Verb: Look})
+	case t.suspect && !t.ran && now >= t.slice.opened+patience:
+		a.noShow(t, now)
+	default:
+		a.prolong(t, now)
+	}
+}
+
+func (t *tenant) anyFresh() bool {
+	for _, g := range t.gates {
+		if t.fresh(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// noShow ends the slice of a tenant of which nobody has come again.
+func (a *Arbiter) noShow(t *tenant, now Time) {
+	if !t.checked {
+		t.checked = true
+		a.act(t, Action{Verb: Look, Live: true})
+		return
+	}
+	t.end = now
+	a.over(t, now)
+}
+
+// prolong moves the end of a slice that nobody waits for.
+func (a *Arbiter) prolong(t *tenant, now Time) {
+	if t.capped || t.end == Forever || t.until != t.end || now < t.end-margin || t.awaited() {
+		return
+	}
+	t.slice.contended = t.contended(now)
+	t.end += t.longest()
+	if !t.slice.contended {
+		t.end = Forever
+	}
+	t.until = t.end
+	a.act(t, Action{Verb: Prolong, Until: t.until, Contended: t.slice.contended})
+}
+
+// over ends a slice: by its gates, or before these do.
+func (a *Arbiter) over(t *tenant, now Time) {
+	if t.until > t.end {
+		a.act(t, Action{Verb: Close})
+		a.drain(t, now)
+		return
+	}
+	t.natural = true
+	a.drain(t, t.end)
+}
+
+// drain begins to wait for what was launched.
+func (a *Arbiter) drain(t *tenant, closed Time) {
+	t.state = Draining
+	t.changedIn = a.step
+	t.closed = closed
+	t.lookAt = closed + patience
+	t.overrunAt = closed + max(patience, t.longest())
+	t.finishAt = Forever
+	if len(t.gpus) > 1 {
+		t.finishAt = closed + closingTime
+	}
+}
+
+// draining looks after a slice that is over.
+func (a *Arbiter) draining(t *tenant, now Time) {
+	if a.drained(t) {
+		a.done(t, now)
+		return
+	}
+	if now >= t.finishAt {
+		t.finishAt = Forever
+		t.lookedAt = now
+		a.act(t, Action{Verb: Look})
+		return
+	}
+	switch {
+	case now >= t.overrunAt && t.lookedAt >= t.overrunAt:
+		a.overrun(t, now)
+	case now >= t.lookAt:
+		t.lookAt, t.lookedAt = max(t.overrunAt, now+1), now
+		a.act(t, Action{Verb: Look, Live: true})
+	default:
+		a.finishing(t)
+	}
+}
+
+// drained says whether nothing of the tenant runs any more. Where one gate says so, those that have said nothing are asked.
+func (a *Arbiter) drained(t *tenant) bool {
+	some, all := false, true
+	for _, g := range t.gates {
+		if !t.fresh(g) {
+			all = false
+			continue
+		}
+		t.ran = t.ran || g.seen.Ran
+		if g.seen.Running {
+			return false
+		}
+		some = true
+	}
+	if some && !all {
+		for _, g := range t.gates {
+			if !t.fresh(g) {
+				a.actions = append(a.actions, Action{Verb: Look, Gate: g.id})
+			}
+		}
+	}
+	return some && all
+}
+
+// finishing lets the processes of a gang come as far as the furthest of them.
+func (a *Arbiter) finishing(t *tenant) {
+	if len(t.gpus) < 2 || t.finishAt != Forever {
+		return
+	}
+	furthest := t.finish
+	for _, g := range t.gates {
+		if t.fresh(g) && g.seen.Running {
+			furthest = max(furthest, g.seen.Launches)
+		}
+	}
+	if furthest > t.finish {
+		t.finish = furthest
+		a.act(t, Action{Verb: Finish, Launches: furthest})
+	}
+}
+
+// overrun lets others go on beside what does not end.
+func (a *Arbiter) overrun(t *tenant, now Time) {
+	t.state = Overrunning
+	t.overruns++
+	t.lookAt = now + lifeCheck
+	t.leave()
+	a.act(t, Action{Verb: Overrun})
+}
+
+// overrunning waits for what others run beside.
+func (a *Arbiter) overrunning(t *tenant, now Time) {
+	switch {
+	case a.drained(t):
+		a.done(t, now)
+	case now >= t.lookAt:
+		t.lookAt = now + lifeCheck
+		a.act(t, Action{Verb: Look, Live: true})
+	}
+}
+
+// leave gives the tenant's GPUs to others.
+func (t *tenant) leave() {
+	for _, g := range t.gpus {
+		if g.busy == t {
+			g.busy = nil
+		}
+	}
+}
+
+// shut says that a slice is over and drained.
+func (a *Arbiter) shut(t *tenant) {
+	for _, g := range t.gates {
+		if !g.shut {
+			g.shut = true
+			a.actions = append(a.actions, Action{Verb: Shut, Gate: g.id})
+		}
+	}
+}
+
+// done ends a slice of which nothing runs any more.
+func (a *Arbiter) done(t *tenant, now Time) {
+	a.charge(t, now)
+	a.shut(t)
+	t.leave()
+	t.state = Closed
+	t.suspect = !t.ran
+	t.wants = t.waits()
+	t.since, t.lastWant = now, now
+	t.refill(now)
+	t.eligible = !t.capped || t.tokens >= float64(t.need())
+}
+
+// waits says whether a process of the tenant waits at a gate.
+func (t *tenant) waits() bool {
+	for _, g := range t.gates {
+		if g.seen.Wants {
+			return true
+		}
+	}
+	return false
+}
+
+// charge puts what a slice used on the tenant's account.
+func (a *Arbiter) charge(t *tenant, now Time) {
+	used := t.used(now)
+	t.refill(now)
+	t.charged += used
+	t.tokens -= float64(used)
+	t.virtual += float64(used) / t.weight
+	if len(t.line.gpus) > 1 {
+		t.catchUp(now, float64(used)/t.weight)
+	}
+}
+
+// catchUp brings a tenant back that is far ahead of those who want its GPUs: it had what they could not have, because they
+// waited for other GPUs as well, and that is no debt.
+func (t *tenant) catchUp(now Time, last float64) {
+	for _, g := range t.gpus {
+		if g.contended(t) {
+			t.virtual = min(t.virtual, g.virtualAt(now, t)+last)
+		}
+	}
+}
+
+// used is the GPU time that counts: what was measured, within what the clock allows.
+func (t *tenant) used(now Time) Time {
+	elapsed := now - t.from
+	var measured Time
+	for _, g := range t.gates {
+		measured = max(measured, Time(min(g.seen.GPUTime-g.base, uint64(Forever)))) //nolint:gosec // G115: it is not above
+		g.base = g.seen.GPUTime
+	}
+	// Beside others it had half of the GPU at least.
+	least := elapsed
+	if t.state == Overrunning {
+		least -= (now - t.overrunAt) / 2
+	}
+	used := max(min(measured, elapsed), least*9/10-millisecond)
+	switch {
+	case !t.ran:
+		used = elapsed
+	case t.state == Overrunning:
+		used = max(used, t.length)
+	case t.preempting:
+		used = elapsed + switchCost
+	}
+	return used
+}
+
+// contended says whether another tenant wants the GPU.
+func (g *gpu) contended(but *tenant) bool {
+	for _, t := range g.tenants {
+		if t != but && t.contends() {
+			return true
+		}
+	}
+	return false
+}
