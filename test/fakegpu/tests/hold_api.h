@@ -45,4 +45,16 @@ cu_result cuIpcGetMemHandle(cu_ipc_handle *handle, cu_pointer pointer);
 cu_result cuIpcOpenMemHandle_v2(cu_pointer *pointer, cu_ipc_handle handle, unsigned flags);
 cu_result cuIpcCloseMemHandle(cu_pointer pointer);
 
+cu_result cuMemcpyDtoDAsync_v2(cu_pointer to, cu_pointer from, size_t size, cu_stream stream);
+cu_result cuMemcpyHtoDAsync_v2(cu_pointer to, const void *from, size_t size, cu_stream stream);
+cu_result cuMemsetD8Async(cu_pointer to, unsigned char value, size_t count, cu_stream stream);
+cu_result cuMemsetD2D32_v2(cu_pointer to, size_t pitch, unsigned value, size_t width, size_t height);
+cu_result cuMemcpy2D_v2(const cu_copy_2d *copy);
+cu_result cuMemcpy(cu_pointer to, cu_pointer from, size_t size);
+cu_result cuLaunchCooperativeKernelMultiDevice(cu_launch_parameters *list, unsigned count, unsigned flags);
+cu_result cuFuncSetBlockShape(cu_function function, int x, int y, int z);
+cu_result cuParamSetSize(cu_function function, unsigned bytes);
+cu_result cuParamSetv(cu_function function, int offset, const void *value, unsigned bytes);
+cu_result cuLaunchGrid(cu_function function, int width, int height);
+
 #endif

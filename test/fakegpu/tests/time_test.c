@@ -165,7 +165,7 @@ static void events(void) {
     cuEventCreate(&first, 0);
     cuEventCreate(&last, 0);
     cuEventCreate(&waited, 3);
-    spin(&u, 3000);
+    spin(&u, 100000);
     cuEventRecord(first, u.stream);
     for (int i = 0; i < 10; i++) spin(&u, 500);
     cuEventRecord(last, u.stream);
@@ -202,7 +202,7 @@ static void meet_in_one_process(void) {
 
     cu_event made;
     cuEventCreate(&made, 2);
-    spin(&u[0], 20000);
+    spin(&u[0], 200000);
     cuEventRecord(made, u[0].stream);
     cuCtxSetCurrent(u[1].context);
     CHECK_CODE("a stream waits for another GPU's event", CU_SUCCESS, cuStreamWaitEvent(u[1].stream, made, 0));
@@ -289,7 +289,7 @@ static void capturing(void) {
     int answer;
     open_user(&u, 0);
     cuEventCreate(&event, 2);
-    cuLaunchKernel_ptsz(u.spin, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&(uint64_t){20000}}, NULL);
+    cuLaunchKernel_ptsz(u.endless, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
     CHECK_CODE("a thread's default stream is busy", CU_NOT_READY, cuStreamQuery(CU_STREAM_PER_THREAD));
     CHECK_CODE("another thread's is another", CU_SUCCESS, in_thread(ask_own_stream, u.context));
     CHECK("while nothing is captured an event can be asked", in_thread(ask_event, event) == CU_SUCCESS);
@@ -304,6 +304,42 @@ static void capturing(void) {
     cuCtxDestroy_v2(u.context);
 }
 
+// How long the GPU was busy with what the calls gave it.
+#define BUSY_WITH(calls)                        \
+    ({                                          \
+        uint64_t from, to, none[4];             \
+        busy(0, none, 4, &from);                \
+        calls;                                  \
+        cuCtxSynchronize();                     \
+        busy(0, none, 4, &to);                  \
+        to - from;                              \
+    })
+
+static void copies(void) {
+    struct user u;
+    cu_pointer one, other;
+    unsigned char row[64] = {1, 2, 3};
+    const size_t size = 200 << 20;
+    open_user(&u, 0);
+    cuMemAlloc_v2(&one, size);
+    cuMemAlloc_v2(&other, size);
+    CHECK("a copy within the GPU takes its time", BUSY_WITH(cuMemcpyDtoDAsync_v2(one, other, size, u.stream)) / 1000 == 105);
+    CHECK("so does setting", BUSY_WITH(cuMemsetD8Async(one, 7, size, u.stream)) / 1000 == 105);
+    CHECK("one to the host does not", BUSY_WITH(cuMemcpyHtoDAsync_v2(one, row, sizeof row, u.stream)) == 0);
+    CHECK("one of rows does", BUSY_WITH(cuMemsetD2D32_v2(other, 4096, 9, 4, 3)) > 0);
+    cu_copy_2d rows = {.from = {.memory = 2, .device = other, .pitch = 4096}, .to = {.memory = 1, .host = row, .pitch = 16}, .width = 16, .height = 3};
+    CHECK("rows are copied", cuMemcpy2D_v2(&rows) == CU_SUCCESS && row[0] == 9 && row[44] == 9 && row[45] == 0 && row[48] == 0);
+    CHECK("addresses tell what a copy is between", cuMemcpy((cu_pointer)(uintptr_t)row, one, 3) == CU_SUCCESS && row[0] == 1 && row[2] == 3);
+    cu_launch_parameters list = {u.spin, 1, 1, 1, 1, 1, 1, 0, u.stream, (void *[]){&(uint64_t){100}}};
+    CHECK("kernels are launched on many devices", BUSY_WITH(cuLaunchCooperativeKernelMultiDevice(&list, 1, 0)) == MS / 10);
+    uint64_t us = 100;
+    cuFuncSetBlockShape(u.spin, 1, 1, 1);
+    cuParamSetSize(u.spin, 8);
+    cuParamSetv(u.spin, 0, &us, 8);
+    CHECK("and in the way of the first programs", BUSY_WITH(cuLaunchGrid(u.spin, 1, 1)) == MS / 10);
+    cuCtxDestroy_v2(u.context);
+}
+
 int main(void) {
     fresh_node("--board h100-80gb --gpus 2");
     if (fg_open(&db, getenv("FAKEGPU_STATE")) != 0) return 1;
@@ -315,6 +351,7 @@ int main(void) {
     meet_in_one_process();
     meet_across_processes(other);
     capturing();
+    copies();
     fg_close(&db);
     return finish();
 }

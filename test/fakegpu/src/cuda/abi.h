@@ -159,6 +159,45 @@ typedef struct {
     long long reserved2;
 } cu_node_parameters;
 
+// One side of a copy of rows.
+typedef struct {
+    int memory; // host, device, array, or unified: whatever lies there
+    void *host;
+    cu_pointer device;
+    cu_array array;
+    size_t pitch;
+} cu_copy_side;
+
+typedef struct {
+    size_t from_x, from_y;
+    cu_copy_side from;
+    size_t to_x, to_y;
+    cu_copy_side to;
+    size_t width, height;
+} cu_copy_2d;
+
+typedef struct {
+    size_t x, y, z, level;
+    int memory;
+    void *host;
+    cu_pointer device;
+    cu_array array;
+    cu_context context; // of a copy between contexts
+    size_t pitch, height;
+} cu_copy_side_3d;
+
+typedef struct {
+    cu_copy_side_3d from, to;
+    size_t width, height, depth;
+} cu_copy_3d;
+
+typedef struct {
+    cu_function function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    cu_stream stream;
+    void **parameters;
+} cu_launch_parameters;
+
 // The two streams that are constants instead of handles.
 #define CU_STREAM_LEGACY ((cu_stream)(uintptr_t)1)
 #define CU_STREAM_PER_THREAD ((cu_stream)(uintptr_t)2)

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills. They are done at once; those on a stream first wait for what is queued there.
+// Copies of bytes in a row. Contents move at once. A copy within the device, as setting, takes the GPU's time in its stream
+// and nobody waits for it; one from or to the host is a copy engine's, and is made when its stream has come to it.
+#include "copy.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
+#include "capture.h"
 #include "managed.h"
-#include "space.h"
 
 // Contents are kept for this much of an allocation; what is copied beyond reads as zero.
 #define KEPT_BYTES (64 * MIB)
 
-// A place in device or host memory, and how much behind it is real.
-struct place {
-    unsigned char *at;
-    size_t real;
-};
+// What the GPU does in a microsecond.
+#define BYTES_A_MICROSECOND 2000000u
 
-// Finds a device place for `size` bytes and makes its kept part touchable.
-static cu_result device_place(struct core *core, cu_pointer pointer, size_t size, struct place *place) {
+cu_result copy_place(struct core *core, cu_pointer pointer, size_t size, struct place *place) {
     const struct allocation *found = space_holding(pointer);
     if (found == NULL || size > found->size - (pointer - found->at)) return CU_INVALID_VALUE;
     struct range *range = found->range;
@@ -31,37 +30,50 @@ static cu_result device_place(struct core *core, cu_pointer pointer, size_t size
 
 static size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
 
-static void copy(struct place to, struct place from, size_t size) {
+void copy_move(struct place to, struct place from, size_t size) {
     size_t written = lesser(size, to.real), read = lesser(written, from.real);
     memmove(to.at, from.at, read);
     memset(to.at + read, 0, written - read);
 }
 
+cu_result copy_begin(struct copy *c, cu_stream handle, int by_engine) {
+    cu_result result = core_enter_context(&c->core, &c->context);
+    if (result != CU_SUCCESS) return result;
+    c->stream = core_stream(c->context, handle);
+    result = c->stream == NULL ? CU_INVALID_HANDLE : c->stream->capture != NULL ? CU_SUCCESS : capture_implicit(c->core, c->stream);
+    if (result != CU_SUCCESS) {
+        core_leave(c->core);
+        return result;
+    }
+    if (!by_engine || c->stream->capture != NULL) return CU_SUCCESS;
+    core_leave_until_done(c->core, c->context->device, core_stream_last(c->stream), core_how(c->context));
+    return core_enter_context(&c->core, &c->context);
+}
+
+cu_result copy_end(struct copy *c, cu_result result, size_t size) {
+    struct fg_piece piece = {.ns = size * 1000 / BYTES_A_MICROSECOND + 1000};
+    if (result == CU_SUCCESS && c->stream->capture != NULL) {
+        result = capture_work(c->stream, &piece);
+    } else if (result == CU_SUCCESS && size > 0) {
+        work_queue(c->core, c->stream, &piece);
+    }
+    work_leave(c->core, c->context);
+    return result;
+}
+
 enum sides { HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE };
 
-// Copies at once; a copy on a stream first waits for what is queued there.
 static cu_result transfer(enum sides sides, void *host, cu_pointer to, cu_pointer from, size_t size, cu_stream on) {
-    struct core *core;
-    cu_context context;
+    struct copy c;
     if (size == 0) return CU_SUCCESS;
     if (sides != DEVICE_TO_DEVICE && host == NULL) return CU_INVALID_VALUE;
-    cu_result result = core_enter_context(&core, &context);
-    if (result != CU_SUCCESS) return result;
-    cu_stream stream = core_stream(context, on);
-    if (stream == NULL) {
-        core_leave(core);
-        return CU_INVALID_HANDLE;
-    }
-    core_leave_until_done(core, context->device, core_stream_last(stream), core_how(context));
-
-    result = core_enter_context(&core, &context);
+    cu_result result = copy_begin(&c, on, sides != DEVICE_TO_DEVICE);
     if (result != CU_SUCCESS) return result;
     struct place destination = {.at = host, .real = size}, source = {.at = host, .real = size};
-    if (sides != DEVICE_TO_HOST) result = device_place(core, to, size, &destination);
-    if (result == CU_SUCCESS && sides != HOST_TO_DEVICE) result = device_place(core, from, size, &source);
-    if (result == CU_SUCCESS) copy(destination, source, size);
-    core_leave(core);
-    return result;
+    if (sides != DEVICE_TO_HOST) result = copy_place(c.core, to, size, &destination);
+    if (result == CU_SUCCESS && sides != HOST_TO_DEVICE) result = copy_place(c.core, from, size, &source);
+    if (result == CU_SUCCESS && c.stream->capture == NULL) copy_move(destination, source, size);
+    return copy_end(&c, result, sides == DEVICE_TO_DEVICE ? size : 0);
 }
 
 CU_API cu_result cuMemcpyHtoD_v2(cu_pointer to, const void *from, size_t size) {
@@ -88,23 +100,27 @@ CU_API cu_result cuMemcpyDtoDAsync_v2(cu_pointer to, cu_pointer from, size_t siz
     return transfer(DEVICE_TO_DEVICE, NULL, to, from, size, stream);
 }
 
-static cu_result fill(cu_pointer to, unsigned value, size_t width, size_t count) {
+// Between any two addresses: what is no device memory is the host's.
+CU_API cu_result cuMemcpyAsync(cu_pointer to, cu_pointer from, size_t size, cu_stream stream) {
     struct core *core;
-    cu_context context;
-    size_t size;
-    struct place place;
-    if (to % width != 0 || __builtin_mul_overflow(width, count, &size)) return CU_INVALID_VALUE;
-    if (size == 0) return CU_SUCCESS;
-    cu_result result = core_enter_context(&core, &context);
+    cu_result result = core_enter(&core);
     if (result != CU_SUCCESS) return result;
-    result = device_place(core, to, size, &place);
-    if (result == CU_SUCCESS) {
-        for (size_t i = 0; (i + 1) * width <= lesser(size, place.real); i++) memcpy(place.at + i * width, &value, width);
-    }
+    int to_device = space_holding(to) != NULL, from_device = space_holding(from) != NULL;
     core_leave(core);
-    return result;
+    if (to_device && from_device) return transfer(DEVICE_TO_DEVICE, NULL, to, from, size, stream);
+    if (to_device) return transfer(HOST_TO_DEVICE, (void *)(uintptr_t)from, to, 0, size, stream);
+    if (from_device) return transfer(DEVICE_TO_HOST, (void *)(uintptr_t)to, 0, from, size, stream);
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+    return CU_SUCCESS;
 }
 
-CU_API cu_result cuMemsetD8_v2(cu_pointer to, unsigned char value, size_t count) { return fill(to, value, 1, count); }
-CU_API cu_result cuMemsetD16_v2(cu_pointer to, unsigned short value, size_t count) { return fill(to, value, 2, count); }
-CU_API cu_result cuMemsetD32_v2(cu_pointer to, unsigned value, size_t count) { return fill(to, value, 4, count); }
+CU_API cu_result cuMemcpy(cu_pointer to, cu_pointer from, size_t size) { return cuMemcpyAsync(to, from, size, CU_STREAM_LEGACY); }
+
+CU_API cu_result cuMemcpyPeerAsync(cu_pointer to, cu_context there, cu_pointer from, cu_context here, size_t size, cu_stream stream) {
+    if (there == NULL || here == NULL) return CU_INVALID_CONTEXT;
+    return transfer(DEVICE_TO_DEVICE, NULL, to, from, size, stream);
+}
+
+CU_API cu_result cuMemcpyPeer(cu_pointer to, cu_context there, cu_pointer from, cu_context here, size_t size) {
+    return cuMemcpyPeerAsync(to, there, from, here, size, CU_STREAM_LEGACY);
+}

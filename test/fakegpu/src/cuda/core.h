@@ -94,6 +94,8 @@ cu_result core_enumerate(struct core *core, const char *visible);
 
 // The stream of a handle in the context; NULL for one that is not its own.
 cu_stream core_stream(cu_context context, cu_stream handle);
+// The context of a stream that is no constant; NULL where there is none.
+cu_context core_context_of(const struct core *core, cu_stream handle);
 // The last piece of work that was queued in the context, or on the stream; the legacy one stands for the whole context.
 uint64_t core_context_last(cu_context context);
 uint64_t core_stream_last(cu_stream stream);

@@ -9,6 +9,8 @@
 
 #define MAX_THREADS_OF_A_BLOCK 1024u
 
+cu_result cuCtxSetCurrent(cu_context context);
+
 // The first arguments, of eight bytes each, from either way of handing them over.
 static void arguments_of(uint64_t *values, size_t count, void **parameters, void **extra) {
     const void *buffer = NULL;
@@ -99,4 +101,26 @@ CU_API cu_result cuLaunchCooperativeKernel(cu_function function, unsigned grid_x
 
 CU_API cu_result cuLaunchKernelEx(const cu_launch_config *config, cu_function function, void **parameters, void **extra) {
     return config == NULL ? CU_INVALID_VALUE : launch(function, config, parameters, extra);
+}
+
+// One kernel for each of several devices.
+CU_API cu_result cuLaunchCooperativeKernelMultiDevice(cu_launch_parameters *list, unsigned count, unsigned flags) {
+    (void)flags;
+    if (list == NULL || count == 0) return CU_INVALID_VALUE;
+    cu_context before = core_current();
+    cu_result result = CU_SUCCESS;
+    for (unsigned i = 0; result == CU_SUCCESS && i < count; i++) {
+        const cu_launch_parameters *p = &list[i];
+        struct core *core;
+        result = core_enter(&core);
+        if (result != CU_SUCCESS) break;
+        cu_context context = core_context_of(core, p->stream);
+        core_leave(core);
+        result = context == NULL ? CU_INVALID_HANDLE : cuCtxSetCurrent(context);
+        if (result != CU_SUCCESS) break;
+        result = cuLaunchCooperativeKernel(p->function, p->grid_x, p->grid_y, p->grid_z, p->block_x, p->block_y, p->block_z,
+                                           p->shared_bytes, p->stream, p->parameters);
+    }
+    cuCtxSetCurrent(before);
+    return result;
 }

@@ -19,6 +19,9 @@ struct cu_function_st {
     enum kernel kernel;
     cu_module module;
     int made; // handed out at least once
+    // What the launches of CUDA's first versions take.
+    unsigned block[3], argument_bytes;
+    unsigned char arguments[64];
 };
 
 struct cu_module_st {

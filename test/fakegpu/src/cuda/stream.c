@@ -26,6 +26,15 @@ cu_stream core_stream(cu_context context, cu_stream handle) {
     return NULL;
 }
 
+cu_context core_context_of(const struct core *core, cu_stream handle) {
+    for (cu_context c = core->contexts; c != NULL; c = c->next) {
+        for (cu_stream s = c->streams; s != NULL; s = s->next) {
+            if (s == handle) return c;
+        }
+    }
+    return NULL;
+}
+
 uint64_t core_context_last(cu_context context) {
     uint64_t last = 0;
     for (const struct cu_stream_st *s = context->streams; s != NULL; s = s->next) {

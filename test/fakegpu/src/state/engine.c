@@ -2,7 +2,6 @@
 #include "engine.h"
 
 #include <stddef.h>
-#include <string.h>
 #include <time.h>
 
 #define FINISHED_BITS 48
@@ -168,8 +167,9 @@ static uint64_t copy_current(const struct fg_engine *engine, struct fg_moment *t
         uint64_t current = load(&engine->current);
         const struct fg_moment *from = &engine->buffers[current & BUFFER_MASK];
         uint32_t lanes = from->lanes <= FG_LANES ? from->lanes : FG_LANES; // it may be written over just now
-        memcpy(to, from, offsetof(struct fg_moment, runs) + lanes * sizeof(struct fg_run));
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        size_t words = (offsetof(struct fg_moment, runs) + lanes * sizeof(struct fg_run)) / sizeof(uint64_t);
+        // Each load comes before those after it, so that the last tells whether all were good.
+        for (size_t i = 0; i < words; i++) ((uint64_t *)to)[i] = load((const uint64_t *)from + i);
         if (load(&engine->current) == current && to->lanes == lanes) return current;
     }
 }
