@@ -61,6 +61,15 @@ func TestLayoutEqualsTheHeader(t *testing.T) {
 		constant("SLUICE_ENFORCE_COMPUTE", EnforceCompute),
 		constant("SLUICE_POLICY_SHARE", PolicyShare),
 		constant("SLUICE_POLICY_CAP", PolicyCap),
+		constant("SLUICE_GATE_NONE", GateNone),
+		constant("SLUICE_GATE_CLOSED", GateClosed),
+		constant("SLUICE_GATE_OPEN", gateOpen),
+		constant("SLUICE_GATE_CLOSING", GateClosing),
+		constant("SLUICE_GATE_OVERRUN", GateOverrun),
+		constant("SLUICE_GATE_CONTENDED", gateContended),
+		constant("SLUICE_PACE_WANTS", PaceWants),
+		constant("SLUICE_PACE_RUNS", PaceRuns),
+		constant("SLUICE_PACE_DRAINED", PaceDrained),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("layout of the Go half differs from the header (-header +Go):\n%s", diff)
@@ -81,10 +90,20 @@ _Static_assert(offsetof(struct sluice_usage_slot, word) == 0, "word");
 _Static_assert(offsetof(struct sluice_usage_slot, stamp) == %d, "stamp");
 _Static_assert(offsetof(struct sluice_usage_slot, exported) == %d, "exported");
 _Static_assert(offsetof(struct sluice_usage_slot, imported) == %d, "imported");
+_Static_assert(offsetof(struct sluice_usage_slot, pace) == %d, "pace");
+_Static_assert(offsetof(struct sluice_usage, gpu_time) == %d, "gpu_time");
+_Static_assert(offsetof(struct sluice_gate, word) == %d, "gate word");
+_Static_assert(offsetof(struct sluice_gate, flags) == %d, "gate flags");
+_Static_assert(offsetof(struct sluice_gate, open_until) == %d, "open_until");
+_Static_assert(offsetof(struct sluice_gate, finish) == %d, "finish");
+_Static_assert(SLUICE_GATE_SEQUENCE(1u << %d) == 1, "sequence of a gate");
+_Static_assert(SLUICE_PACE_SEQUENCE(1u << %d) == 1, "sequence of a pace");
+_Static_assert(SLUICE_PACE_LAUNCHES(1ull << %d) == 1, "launches");
 _Static_assert(sizeof(struct sluice_heartbeat) == %d, "size of the heartbeat");
 _Static_assert(SLUICE_HEARTBEAT_PERIOD_NS == %d, "time between two beats");
 `, usageSize, usageMagic, usageSlots, usageUnit, slotsOffset, slotSize, minReaderOffset, slotsUsedOffset, stampOffset, exportedOffset,
-		importedOffset, pageSize, HeartbeatPeriod.Nanoseconds())
+		importedOffset, paceOffset, gpuTimeOffset, unsafe.Offsetof(gateWords{}.word), unsafe.Offsetof(gateWords{}.flags),
+		unsafe.Offsetof(gateWords{}.openUntil), unsafe.Offsetof(gateWords{}.finish), sequenceShift, sequenceShift, launchesShift, pageSize, HeartbeatPeriod.Nanoseconds())
 	compile := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-fsyntax-only", "-x", "c",
 		"-I", filepath.Join("..", "..", "interceptor", "include"), "-")
 	compile.Stdin = strings.NewReader(program)

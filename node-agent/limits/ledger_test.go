@@ -110,7 +110,7 @@ func TestHolders(t *testing.T) {
 		{name: "a number of slots beyond all bounds is bounded", change: func(b []byte) { binary.NativeEndian.PutUint32(b[12:], 1<<31) }, want: held},
 		{name: "a slot that says to be nobody's is", change: func(b []byte) { binary.NativeEndian.PutUint64(b[lifeOfSlot2+8:], 0) }},
 		{name: "a ledger that nobody has begun is empty", change: func(b []byte) { binary.NativeEndian.PutUint32(b, 0) }},
-		{name: "one of a later contract is not understood", change: func(b []byte) { binary.NativeEndian.PutUint32(b[8:], 2) }},
+		{name: "one of a later contract is not understood", change: func(b []byte) { binary.NativeEndian.PutUint32(b[8:], 3) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			page := ledger()

@@ -89,7 +89,7 @@ func TestWritePutsEveryWordInItsPlace(t *testing.T) {
 			name:  "a share of a whole GPU names the GPU twice",
 			share: makeShare(),
 			want: words{
-				Magic: 0x45434c53, Version: 1, MinReader: 1, UUID: gpu, ParentUUID: gpu,
+				Magic: 0x45434c53, Version: 2, MinReader: 1, UUID: gpu, ParentUUID: gpu,
 				Memory: 59 << 30, Context: 640 << 20, Overhead: 7, ComputeShare: 2500, Policy: 1, Enforce: 3, RestIsZero: true,
 			},
 		},
@@ -99,7 +99,7 @@ func TestWritePutsEveryWordInItsPlace(t *testing.T) {
 				s.UUID, s.ParentUUID, s.Index, s.Enforce, s.Policy = migUUID, gpuUUID, 3, 0, limits.PolicyShare
 			}),
 			want: words{
-				Magic: 0x45434c53, Version: 1, MinReader: 1, UUID: mig, ParentUUID: gpu,
+				Magic: 0x45434c53, Version: 2, MinReader: 1, UUID: mig, ParentUUID: gpu,
 				Memory: 59 << 30, Context: 640 << 20, Overhead: 7, ComputeShare: 2500, RestIsZero: true,
 			},
 		},

@@ -54,8 +54,17 @@ type page struct {
 	enforce      uint32
 	_            uint32
 	_            [40]byte
-	gate         [gateSize]byte
+	gate         gateWords
 	_            [pageSize - 128 - gateSize]byte
+}
+
+// gateWords mirrors struct sluice_gate.
+type gateWords struct {
+	word      uint32
+	flags     uint32
+	openUntil uint64
+	finish    uint64
+	_         [gateSize - 24]byte
 }
 
 // errShortPage says that a mapping cannot hold a page.
