@@ -8,6 +8,7 @@
 //   --coop, --ex     by cuLaunchCooperativeKernel, by cuLaunchKernelEx
 //   --request MS     one kernel every MS milliseconds, waited for: how long each waited beyond its own time is printed
 //   --depth N        kernels ahead on each stream, instead of eight
+//   --block          waits sleep instead of spinning
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ struct options {
     double seconds, request_ms;
     unsigned long long us;
     int streams, threads, devices, depth;
-    int graph, per_thread, legacy, coop, ex;
+    int graph, per_thread, legacy, coop, ex, block;
 };
 
 struct worker {
@@ -93,7 +94,7 @@ static result begin(struct worker *w) {
     if (error == SUCCESS) error = cu.cuModuleGetFunction(&w->function, module, "fakegpu_spin");
     for (int s = 0; error == SUCCESS && s < options.streams; s++) {
         if (!options.legacy && !options.per_thread) error = cu.cuStreamCreate(&w->streams[s], 1);
-        for (int d = 0; error == SUCCESS && d < options.depth; d++) error = cu.cuEventCreate(&w->events[s][d], 2);
+        for (int d = 0; error == SUCCESS && d < options.depth; d++) error = cu.cuEventCreate(&w->events[s][d], options.block ? 3 : 2);
     }
     return error == SUCCESS && options.graph ? make_graph(w) : error;
 }
@@ -208,6 +209,7 @@ static void read_options(char **arguments) {
         else if (strcmp(a, "--legacy") == 0) options.legacy = 1;
         else if (strcmp(a, "--coop") == 0) options.coop = 1;
         else if (strcmp(a, "--ex") == 0) options.ex = 1;
+        else if (strcmp(a, "--block") == 0) options.block = 1;
         else fprintf(stderr, "pace: what is %s\n", a), exit(2);
     }
 }

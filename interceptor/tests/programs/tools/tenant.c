@@ -8,55 +8,12 @@
 //   p  a PID namespace of its own, in which the program is process 1
 //   1  a version of one character, 1 instead of 1.0
 //   s  the program names the library in another spelling than the agent does
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-static void must(int bad, const char *what) {
-    if (!bad) return;
-    fprintf(stderr, "tenant: %s: %s\n", what, strerror(errno));
-    exit(4);
-}
-
-static void write_text(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    must(fd < 0 || write(fd, text, strlen(text)) < 0, path);
-    close(fd);
-}
-
-static void leave_the_host(void) {
-    char map[64];
-    unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
-    if (unshare(CLONE_NEWNS) != 0) {
-        must(unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0, "unshare");
-        write_text("/proc/self/setgroups", "deny");
-        snprintf(map, sizeof map, "0 %u 1", uid);
-        write_text("/proc/self/uid_map", map);
-        snprintf(map, sizeof map, "0 %u 1", gid);
-        write_text("/proc/self/gid_map", map);
-    }
-    must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0, "making mounts private");
-    must(mount("tmpfs", "/run", "tmpfs", 0, NULL) != 0, "mounting /run");
-}
-
-static void bind(const char *from, const char *to, int writable) {
-    int fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-    must(fd < 0, to);
-    close(fd);
-    must(mount(from, to, NULL, MS_BIND, NULL) != 0, from);
-    // In a user namespace the flags that the mount has already may not be dropped.
-    must(!writable && mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) != 0 &&
-             mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) != 0, to);
-}
+#include "mounts.h"
 
 static void copy(const char *from, const char *to) {
     char page[4096];
