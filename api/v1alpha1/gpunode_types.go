@@ -164,6 +164,11 @@ type GPUDecision struct {
 	// +kubebuilder:validation:Maximum=100
 	DefaultCompute *int32 `json:"defaultCompute,omitempty"`
 
+	// compute says whether a share may have more compute than it asked for: Share where nobody else wants it, or Cap.
+	// Unset: Share. Mode Software only.
+	// +optional
+	Compute ComputePolicy `json:"compute,omitempty"`
+
 	// taint asks the agent to publish the GPU's devices with a NoSchedule taint, and says why. What runs on the GPU goes
 	// on. Unset: no taint.
 	// +optional

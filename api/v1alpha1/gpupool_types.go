@@ -38,6 +38,17 @@ const (
 	SharingSoftware SharingMode = "Software"
 )
 
+// ComputePolicy says whether a tenant may have more compute than its share.
+// +kubebuilder:validation:Enum=Share;Cap
+type ComputePolicy string
+
+const (
+	// ComputeShare gives a tenant at least its compute share, and what nobody else wants.
+	ComputeShare ComputePolicy = "Share"
+	// ComputeCap never gives a tenant more than its compute share.
+	ComputeCap ComputePolicy = "Cap"
+)
+
 // Condition types of a GPUPool. All are always set.
 const (
 	// PoolReady is True when every GPU that the pool holds is published for scheduling and its classes exist.
@@ -125,6 +136,7 @@ type GPUPool struct {
 // +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode == 'Exclusive'",message="with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive: leave sharing.mode out or set it to Exclusive"
 // +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.overcommit) || (self.overcommit.memoryPercent == 100 && self.overcommit.computePercent == 100)",message="MIG instances and exclusive GPUs cannot be overcommitted: leave overcommit out, or choose sharing.mode Software or TimeSlicing"
 // +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs (sharing.mode Software or TimeSlicing): an exclusive device is given whole"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.compute) || (self.partitioning.type != 'MIG' && (!has(self.sharing.mode) || self.sharing.mode == 'Software'))",message="sharing.compute is for sharing.mode Software, the only one in which compute shares are held"
 // +kubebuilder:validation:MinProperties=1
 type GPUPoolSpec struct {
 	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
@@ -242,6 +254,12 @@ type Sharing struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	DefaultCompute *int32 `json:"defaultCompute,omitempty"`
+
+	// compute is Share (a tenant has at least its compute share while others want the GPU, and what nobody wants) or Cap
+	// (a tenant never has more than its compute share, even where the GPU is idle). A share of 0 is never capped: it is only
+	// ever idle time. A change holds for running tenants too. Unset: Share. Mode Software only.
+	// +optional
+	Compute ComputePolicy `json:"compute,omitempty"`
 }
 
 // Overcommit says how much more than it has a shared GPU promises.

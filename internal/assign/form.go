@@ -42,6 +42,9 @@ func Decision(pool *v1alpha1.GPUPool, uuid string) v1alpha1.GPUDecision {
 	if sharing.DefaultCompute != nil {
 		d.DefaultCompute = ptr.To(*sharing.DefaultCompute)
 	}
+	if d.Sharing == v1alpha1.SharingSoftware {
+		d.Compute = sharing.Compute
+	}
 	return d
 }
 

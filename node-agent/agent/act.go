@@ -104,12 +104,19 @@ func (a *Agent) publish(ctx context.Context, w world, p plan) (settled bool, err
 	return settled, nil
 }
 
-// maintain cleans up where the look or the record shows something that no claim accounts for.
+// maintain cleans up where the look or the record shows something that no claim accounts for, and tells running shares of
+// another compute policy.
 func (a *Agent) maintain(ctx context.Context, w world, p plan) error {
-	if w.failed != "" || (!claims.Unfinished(p.claims) && len(claims.Orphans(w.look, p.claims, p.record)) == 0) {
+	policies := claims.PolicyDiffers(p.claims, p.record)
+	left := claims.Unfinished(p.claims) || len(claims.Orphans(w.look, p.claims, p.record)) > 0
+	if !policies && (w.failed != "" || !left) {
 		return nil
 	}
-	if err := a.Preparer.Maintain(ctx); err != nil {
+	err := a.Preparer.Maintain(ctx)
+	if policies {
+		a.Arbiter.Refresh()
+	}
+	if err != nil {
 		return fmt.Errorf("cleaning up: %w", err)
 	}
 	return nil

@@ -75,6 +75,12 @@ type Library interface {
 	Status() (version string, err error)
 }
 
+// Arbiter hands out the time of the GPUs.
+type Arbiter interface {
+	// Refresh has it look at the shares again.
+	Refresh()
+}
+
 // Intervals are the agent's times.
 type Intervals struct {
 	// Resync is the longest time between two passes, Pause the shortest.
@@ -114,6 +120,7 @@ type Agent struct {
 	Records   Records
 	Preparer  Preparer
 	Library   Library
+	Arbiter   Arbiter
 	Metrics   *Metrics
 	Clock     clock.Clock
 	Intervals Intervals

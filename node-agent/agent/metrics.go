@@ -9,10 +9,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-gpu/sluice/node-agent/arbiter"
 )
 
 // Metrics are the agent's.
 type Metrics struct {
+	// Arbiter is for the arbiter of GPU time.
+	Arbiter *arbiter.Metrics
+
 	claims  *prometheus.HistogramVec
 	passes  *prometheus.CounterVec
 	gpus    prometheus.Gauge
@@ -40,6 +45,10 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the metrics: %w", err)
 		}
+	}
+	var err error
+	if m.Arbiter, err = arbiter.NewMetrics(registry); err != nil {
+		return nil, fmt.Errorf("making the metrics of GPU time: %w", err)
 	}
 	return m, nil
 }

@@ -45,6 +45,7 @@ type rig struct {
 	publishes  int
 	statuses   int
 	maintained int
+	refreshed  int
 	gone       []string
 	released   []string
 	stuck      bool
@@ -65,11 +66,13 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Library: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Library: r, Arbiter: r, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
 }
+
+func (r *rig) Refresh() { r.refreshed++ }
 
 func (r *rig) Look(context.Context) (gpu.Node, error) {
 	if r.lookErr != nil {

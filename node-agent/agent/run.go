@@ -123,15 +123,25 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver)))
+	return ended(ctx, lead(ctx, cancel, c, agent, cluster, doors, meter(c, doors, driver)))
 }
 
 // lead runs the loop as the node's active agent.
-func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter) error {
+func lead(
+	ctx context.Context, cancel context.CancelCauseFunc, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter,
+) error {
 	c.Log.Info("This is the node's active agent")
 	if err := doors.library.Lead(); err != nil {
 		c.Log.Error(err, "Other agents of the node are not told which library this one places")
 	}
+	// Gates are shut before the lease begins, since who ran without one did as it liked, and are left without an arbiter only
+	// once the heart beats no more.
+	arbiter, err := arbitrate(c, doors, cancel)
+	if err != nil {
+		return err
+	}
+	defer arbiter.stop()
+	agent.Arbiter = arbiter
 	// They must have stopped before the heartbeat is closed and NVML ended.
 	var beside sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)

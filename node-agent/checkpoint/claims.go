@@ -68,6 +68,8 @@ type Result struct {
 	Admin bool `json:"admin,omitempty"`
 	// Enforced is true where the share's limits are to be held by the library.
 	Enforced bool `json:"enforced,omitempty"`
+	// Capped is true where it is never given more compute than was granted.
+	Capped bool `json:"capped,omitempty"`
 	// Placement is the MIG instance's; nil for a whole GPU.
 	Placement *Placement `json:"placement,omitempty"`
 	// Instance is the MIG instance once it exists.

@@ -54,6 +54,7 @@ type Mount struct {
 // Shares is the door to the share files.
 type Shares interface {
 	Write(share limits.Share) (dir string, err error)
+	SetPolicy(claimUID string, index int, policy uint32) error
 	Remove(claimUID string) error
 	List() ([]string, error)
 }

@@ -197,6 +197,18 @@ func (d shareDoor) Write(s limits.Share) (string, error) {
 	return fmt.Sprintf("/shares/%s/%d", s.ClaimUID, s.Index), nil
 }
 
+func (d shareDoor) SetPolicy(uid string, index int, policy uint32) error {
+	if err := d.call("set policy"); err != nil {
+		return err
+	}
+	for i, s := range d.shares[uid] {
+		if s.Index == index {
+			d.shares[uid][i].Policy = policy
+		}
+	}
+	return nil
+}
+
 func (d shareDoor) Remove(uid string) error {
 	delete(d.shares, uid)
 	return d.call("remove share")

@@ -66,7 +66,7 @@ func (p *Preparer) share(claimUID string, r checkpoint.Result, placed library.Pl
 	share := limits.Share{
 		ClaimUID: claimUID, Index: r.Index, UUID: grant.UUID, ParentUUID: r.GPU,
 		MemoryLimit: uint64(r.Memory), Context: p.Contexts.Context(r),
-		ComputeShare: computeShare(r), Policy: limits.PolicyShare,
+		ComputeShare: computeShare(r), Policy: policy(r.Capped),
 	}
 	if enforced(r) {
 		share.Enforce = limits.EnforceMemory | limits.EnforceCompute

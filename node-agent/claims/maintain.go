@@ -59,9 +59,9 @@ func lost(claim checkpoint.Claim) checkpoint.Claim {
 }
 
 // Maintain takes back what no prepared claim accounts for: attempts cut short, CDI specs, shares, and MIG instances on
-// GPUs that are published for MIG; it turns MIG mode off where that is owed, and writes anew what somebody has removed
-// of a prepared claim's files. It does all it can and returns what it
-// could not do. Nothing is under way meanwhile, since it holds the node's lock.
+// GPUs that are published for MIG; it turns MIG mode off where that is owed, brings the compute policies of prepared claims
+// in line with their GPUs', and writes anew what somebody has removed of a prepared claim's files. It does all it can and
+// returns what it could not do. Nothing is under way meanwhile, since it holds the node's lock.
 func (p *Preparer) Maintain(ctx context.Context) error {
 	unlock, err := p.Records.Lock()
 	if err != nil {
@@ -83,7 +83,8 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 	}
 	failed = append(failed,
 		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
-		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.restore(&recorded), p.keepLibrary(recorded))
+		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.policies(&recorded, &published),
+		p.restore(&recorded), p.keepLibrary(recorded))
 	return errors.Join(failed...)
 }
 

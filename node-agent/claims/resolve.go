@@ -106,6 +106,7 @@ func whole(
 	result.Shared = true
 	result.Memory, result.Compute = memory.Value(), compute.Value()
 	result.Enforced = offered.Form.Sharing == v1alpha1.SharingSoftware
+	result.Capped = capped(offered)
 	return result, nil
 }
 

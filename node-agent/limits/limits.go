@@ -282,3 +282,6 @@ func extend(file *os.File) error {
 	}
 	return nil
 }
+
+// Root is the directory of the shares.
+func (d *Door) Root() string { return d.root }

@@ -34,6 +34,14 @@ func (d *Door) SetOverhead(claimUID string, index int, bytes uint64) error {
 	return d.onPage(claimUID, index, func(p *page) { atomic.StoreUint64(&p.overhead, bytes) })
 }
 
+// SetPolicy changes whether the share may have more compute than was granted.
+func (d *Door) SetPolicy(claimUID string, index int, policy uint32) error {
+	if policy > PolicyCap {
+		return fmt.Errorf("policy %d is unknown: %w", policy, ErrBadShare)
+	}
+	return d.onPage(claimUID, index, func(p *page) { atomic.StoreUint32(&p.policy, policy) })
+}
+
 // onPage works with the complete page of a share that is there.
 func (d *Door) onPage(claimUID string, index int, work func(*page)) (err error) {
 	file, err := d.open(claimUID, index, LimitsFile, os.O_RDWR)
