@@ -62,6 +62,8 @@ enum sluice_gate_state {
 
 #define SLUICE_GATE_STATE(word) ((word) & 7u)
 #define SLUICE_GATE_SEQUENCE(word) ((word) >> 3)
+#define SLUICE_FINISH_SEQUENCE(finish) ((uint32_t)((finish) >> 32))
+#define SLUICE_FINISH_LAUNCHES(finish) ((uint32_t)(finish))
 
 // Bits of sluice_gate.flags.
 enum sluice_gate_flag {
@@ -81,8 +83,8 @@ struct sluice_gate {
   // nobody else wants the GPU. May be moved later while the gate is open.
   uint64_t open_until;
   // Of a tenant on several GPUs: how many launches since it was last drained each process may still complete in a slice that
-  // is over, so that a kernel that waits for its peer on another GPU gets it. {sequence, launches}, 32 bits each; holds for that
-  // sequence only. Zero for a tenant on one GPU.
+  // is over, so that a kernel that waits for its peer on another GPU gets it. {sequence, launches}, 32 bits each from above; holds
+  // for that sequence only, also after DRAINED. Zero for a tenant on one GPU.
   uint64_t finish;
   uint8_t reserved[SLUICE_LIMITS_GATE_SIZE - 24];
 };

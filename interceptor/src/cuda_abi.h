@@ -15,6 +15,7 @@ enum {
     CU_INVALID_VALUE = 1,
     CU_OUT_OF_MEMORY = 2,
     CU_SYMBOL_NOT_FOUND = 302,
+    CU_NOT_READY = 600,
 };
 
 typedef int cu_device;
@@ -32,6 +33,7 @@ typedef struct cu_opaque_graph *cu_graph;
 typedef struct cu_opaque_node *cu_node;
 typedef struct cu_opaque_exec *cu_exec;
 typedef struct cu_opaque_module *cu_module;
+typedef struct cu_opaque_function *cu_function;
 typedef struct cu_opaque_library *cu_library;
 typedef struct cu_opaque_external *cu_external;
 
@@ -169,6 +171,51 @@ enum { CU_MAP = 1, CU_UNMAP = 2 };
 enum { CU_LIMIT_STACK = 0, CU_LIMIT_PRINTF = 1, CU_LIMIT_HEAP = 2 };
 enum { CU_ATTRIBUTE_MULTIPROCESSORS = 16, CU_ATTRIBUTE_THREADS_PER_MULTIPROCESSOR = 39 };
 
+typedef struct {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    cu_stream stream;
+    void *attributes;
+    unsigned attribute_count;
+} cu_launch_config;
+
+// One of several launches that belong together.
+typedef struct {
+    cu_function function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    cu_stream stream;
+    void **parameters;
+} cu_launch_params;
+
+typedef struct {
+    size_t from_x, from_y;
+    int from_type;
+    const void *from_host;
+    cu_ptr from_device;
+    cu_array from_array;
+    size_t from_pitch, to_x, to_y;
+    int to_type;
+    void *to_host;
+    cu_ptr to_device;
+    cu_array to_array;
+    size_t to_pitch, width, height;
+} cu_copy2d;
+
+typedef struct {
+    size_t from_x, from_y, from_z, from_level;
+    int from_type;
+    const void *from_host;
+    cu_ptr from_device;
+    cu_array from_array;
+    void *reserved0;
+    size_t from_pitch, from_height, to_x, to_y, to_z, to_level;
+    int to_type;
+    void *to_host;
+    cu_ptr to_device;
+    cu_array to_array;
+    void *reserved1;
+    size_t to_pitch, to_height, width, height, depth;
+} cu_copy3d;
+
 #ifndef SLUICE_DECLARED_ELSEWHERE
 // clang-format off
 // Finding functions.
@@ -290,11 +337,117 @@ cu_result cuLibraryLoadData(cu_library *, const void *, void *, void **, unsigne
 cu_result cuLibraryLoadFromFile(cu_library *, const char *, void *, void **, unsigned, void *, void **, unsigned);
 cu_result cuLibraryUnload(cu_library);
 
+// Launches.
+cu_result cuLaunchKernel(cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, void **, void **);
+cu_result cuLaunchKernel_ptsz(cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, void **, void **);
+cu_result cuLaunchKernelEx(const cu_launch_config *, cu_function, void **, void **);
+cu_result cuLaunchKernelEx_ptsz(const cu_launch_config *, cu_function, void **, void **);
+cu_result cuLaunchCooperativeKernel(cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, void **);
+cu_result cuLaunchCooperativeKernel_ptsz(cu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, cu_stream, void **);
+cu_result cuLaunchCooperativeKernelMultiDevice(cu_launch_params *, unsigned, unsigned);
+cu_result cuLaunch(cu_function);
+cu_result cuLaunchGrid(cu_function, int, int);
+cu_result cuLaunchGridAsync(cu_function, int, int, cu_stream);
+
+// Copies and fills.
+cu_result cuMemcpy(cu_ptr, cu_ptr, size_t);
+cu_result cuMemcpy_ptds(cu_ptr, cu_ptr, size_t);
+cu_result cuMemcpyAsync(cu_ptr, cu_ptr, size_t, cu_stream);
+cu_result cuMemcpyAsync_ptsz(cu_ptr, cu_ptr, size_t, cu_stream);
+cu_result cuMemcpyPeer(cu_ptr, cu_context, cu_ptr, cu_context, size_t);
+cu_result cuMemcpyPeer_ptds(cu_ptr, cu_context, cu_ptr, cu_context, size_t);
+cu_result cuMemcpyPeerAsync(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream);
+cu_result cuMemcpyPeerAsync_ptsz(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream);
+cu_result cuMemcpyDtoD(cu_ptr_v1, cu_ptr_v1, unsigned);
+cu_result cuMemcpyDtoD_v2(cu_ptr, cu_ptr, size_t);
+cu_result cuMemcpyDtoD_v2_ptds(cu_ptr, cu_ptr, size_t);
+cu_result cuMemcpyDtoDAsync(cu_ptr_v1, cu_ptr_v1, unsigned, cu_stream);
+cu_result cuMemcpyDtoDAsync_v2(cu_ptr, cu_ptr, size_t, cu_stream);
+cu_result cuMemcpyDtoDAsync_v2_ptsz(cu_ptr, cu_ptr, size_t, cu_stream);
+cu_result cuMemcpyDtoA(cu_array, unsigned, cu_ptr_v1, unsigned);
+cu_result cuMemcpyDtoA_v2(cu_array, size_t, cu_ptr, size_t);
+cu_result cuMemcpyDtoA_v2_ptds(cu_array, size_t, cu_ptr, size_t);
+cu_result cuMemcpyAtoD(cu_ptr_v1, cu_array, unsigned, unsigned);
+cu_result cuMemcpyAtoD_v2(cu_ptr, cu_array, size_t, size_t);
+cu_result cuMemcpyAtoD_v2_ptds(cu_ptr, cu_array, size_t, size_t);
+cu_result cuMemcpyAtoA(cu_array, unsigned, cu_array, unsigned, unsigned);
+cu_result cuMemcpyAtoA_v2(cu_array, size_t, cu_array, size_t, size_t);
+cu_result cuMemcpyAtoA_v2_ptds(cu_array, size_t, cu_array, size_t, size_t);
+cu_result cuMemcpy2D(const void *);
+cu_result cuMemcpy2D_v2(const cu_copy2d *);
+cu_result cuMemcpy2D_v2_ptds(const cu_copy2d *);
+cu_result cuMemcpy2DUnaligned(const void *);
+cu_result cuMemcpy2DUnaligned_v2(const cu_copy2d *);
+cu_result cuMemcpy2DUnaligned_v2_ptds(const cu_copy2d *);
+cu_result cuMemcpy2DAsync(const void *, cu_stream);
+cu_result cuMemcpy2DAsync_v2(const cu_copy2d *, cu_stream);
+cu_result cuMemcpy2DAsync_v2_ptsz(const cu_copy2d *, cu_stream);
+cu_result cuMemcpy3D(const void *);
+cu_result cuMemcpy3D_v2(const cu_copy3d *);
+cu_result cuMemcpy3D_v2_ptds(const cu_copy3d *);
+cu_result cuMemcpy3DAsync(const void *, cu_stream);
+cu_result cuMemcpy3DAsync_v2(const cu_copy3d *, cu_stream);
+cu_result cuMemcpy3DAsync_v2_ptsz(const cu_copy3d *, cu_stream);
+cu_result cuMemcpy3DPeer(const void *);
+cu_result cuMemcpy3DPeer_ptds(const void *);
+cu_result cuMemcpy3DPeerAsync(const void *, cu_stream);
+cu_result cuMemcpy3DPeerAsync_ptsz(const void *, cu_stream);
+cu_result cuMemcpyBatchAsync(cu_ptr *, cu_ptr *, size_t *, size_t, void *, size_t *, size_t, size_t *, cu_stream);
+cu_result cuMemcpyBatchAsync_ptsz(cu_ptr *, cu_ptr *, size_t *, size_t, void *, size_t *, size_t, size_t *, cu_stream);
+cu_result cuMemcpyBatchAsync_v2(cu_ptr *, cu_ptr *, size_t *, size_t, void *, size_t *, size_t, cu_stream);
+cu_result cuMemcpyBatchAsync_v2_ptsz(cu_ptr *, cu_ptr *, size_t *, size_t, void *, size_t *, size_t, cu_stream);
+cu_result cuMemcpy3DBatchAsync(size_t, void *, size_t *, unsigned long long, cu_stream);
+cu_result cuMemcpy3DBatchAsync_ptsz(size_t, void *, size_t *, unsigned long long, cu_stream);
+cu_result cuMemcpy3DBatchAsync_v2(size_t, void *, unsigned long long, cu_stream);
+cu_result cuMemcpy3DBatchAsync_v2_ptsz(size_t, void *, unsigned long long, cu_stream);
+cu_result cuMemsetD8(cu_ptr_v1, unsigned char, unsigned);
+cu_result cuMemsetD8_v2(cu_ptr, unsigned char, size_t);
+cu_result cuMemsetD8_v2_ptds(cu_ptr, unsigned char, size_t);
+cu_result cuMemsetD8Async(cu_ptr, unsigned char, size_t, cu_stream);
+cu_result cuMemsetD8Async_ptsz(cu_ptr, unsigned char, size_t, cu_stream);
+cu_result cuMemsetD2D8(cu_ptr_v1, unsigned, unsigned char, unsigned, unsigned);
+cu_result cuMemsetD2D8_v2(cu_ptr, size_t, unsigned char, size_t, size_t);
+cu_result cuMemsetD2D8_v2_ptds(cu_ptr, size_t, unsigned char, size_t, size_t);
+cu_result cuMemsetD2D8Async(cu_ptr, size_t, unsigned char, size_t, size_t, cu_stream);
+cu_result cuMemsetD2D8Async_ptsz(cu_ptr, size_t, unsigned char, size_t, size_t, cu_stream);
+cu_result cuMemsetD16(cu_ptr_v1, unsigned short, unsigned);
+cu_result cuMemsetD16_v2(cu_ptr, unsigned short, size_t);
+cu_result cuMemsetD16_v2_ptds(cu_ptr, unsigned short, size_t);
+cu_result cuMemsetD16Async(cu_ptr, unsigned short, size_t, cu_stream);
+cu_result cuMemsetD16Async_ptsz(cu_ptr, unsigned short, size_t, cu_stream);
+cu_result cuMemsetD2D16(cu_ptr_v1, unsigned, unsigned short, unsigned, unsigned);
+cu_result cuMemsetD2D16_v2(cu_ptr, size_t, unsigned short, size_t, size_t);
+cu_result cuMemsetD2D16_v2_ptds(cu_ptr, size_t, unsigned short, size_t, size_t);
+cu_result cuMemsetD2D16Async(cu_ptr, size_t, unsigned short, size_t, size_t, cu_stream);
+cu_result cuMemsetD2D16Async_ptsz(cu_ptr, size_t, unsigned short, size_t, size_t, cu_stream);
+cu_result cuMemsetD32(cu_ptr_v1, unsigned, unsigned);
+cu_result cuMemsetD32_v2(cu_ptr, unsigned, size_t);
+cu_result cuMemsetD32_v2_ptds(cu_ptr, unsigned, size_t);
+cu_result cuMemsetD32Async(cu_ptr, unsigned, size_t, cu_stream);
+cu_result cuMemsetD32Async_ptsz(cu_ptr, unsigned, size_t, cu_stream);
+cu_result cuMemsetD2D32(cu_ptr_v1, unsigned, unsigned, unsigned, unsigned);
+cu_result cuMemsetD2D32_v2(cu_ptr, size_t, unsigned, size_t, size_t);
+cu_result cuMemsetD2D32_v2_ptds(cu_ptr, size_t, unsigned, size_t, size_t);
+cu_result cuMemsetD2D32Async(cu_ptr, size_t, unsigned, size_t, size_t, cu_stream);
+cu_result cuMemsetD2D32Async_ptsz(cu_ptr, size_t, unsigned, size_t, size_t, cu_stream);
+
+// Streams.
+cu_result cuStreamDestroy(cu_stream);
+cu_result cuStreamDestroy_v2(cu_stream);
+
 // Only called, never replaced.
 cu_result cuDeviceGetUuid(cu_uuid *, cu_device);
 cu_result cuDeviceGetUuid_v2(cu_uuid *, cu_device);
 cu_result cuDeviceGetAttribute(int *, int, cu_device);
 cu_result cuCtxGetCurrent(cu_context *);
+cu_result cuCtxSetCurrent(cu_context);
+cu_result cuDeviceGetCount(int *);
+cu_result cuEventCreate(cu_event *, unsigned);
+cu_result cuEventDestroy_v2(cu_event);
+cu_result cuEventElapsedTime(float *, cu_event, cu_event);
+cu_result cuEventQuery(cu_event);
+cu_result cuEventRecord(cu_event, cu_stream);
+cu_result cuStreamQuery(cu_stream);
 cu_result cuCtxGetDevice(cu_device *);
 cu_result cuCtxGetLimit(size_t *, int);
 cu_result cuDevicePrimaryCtxGetState(cu_device, unsigned *, int *);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "charge.h"
+#include "pacer.h"
 #include "process.h"
 #include "quota.h"
 #include "real.h"
@@ -27,7 +28,7 @@ static enum device_state find_shares(struct process *process, struct device *dev
         struct share *share = &process->shares[i];
         if (memcmp(share->limits->uuid, device->uuid, sizeof device->uuid) != 0) continue;
         device->shares[device->share_count++] = share;
-        enforced |= share_enforces(share);
+        enforced |= share_enforces(share) || share_paces(share);
     }
     if (device->share_count == 0) {
         process_closed(MODE_SHARE_ROOT, "no valid share for a device");
@@ -43,19 +44,25 @@ static enum device_state find_shares(struct process *process, struct device *dev
 }
 
 static enum device_state make_share(struct process *process, struct device *device) {
-    struct quota_limit limit;
+    struct quota_limit limit, compute;
     const char *reason = "it is not an amount such as 2Gi, nor a list such as 0=2Gi,GPU-...=4Gi";
     if (!quota_parse_limits(mode_limits(), device->ordinal, device->uuid, &limit)) {
         process_closed("SLUICE_MEMORY_LIMIT", reason);
         return DEVICE_CLOSED;
     }
-    if (!limit.given) return DEVICE_FREE;
+    if (!quota_parse_limits(mode_compute(), device->ordinal, device->uuid, &compute) || (compute.given && (compute.bytes < 1 || compute.bytes > 100))) {
+        process_closed("SLUICE_COMPUTE_LIMIT", "it is not a percentage from 1 to 100, nor a list such as 0=30,GPU-...=50");
+        return DEVICE_CLOSED;
+    }
+    if (!limit.given && !compute.given) return DEVICE_FREE;
     if (process->share_count >= SHARES) return DEVICE_CLOSED;
     struct share *share = &process->shares[process->share_count];
-    if (!share_join_alone(share, mode_group(), device->uuid, limit.bytes, mode_context(), &reason)) {
+    uint64_t bytes = limit.given ? limit.bytes : UINT64_MAX;
+    if (!share_join_alone(share, mode_group(), device->uuid, bytes, mode_context(), &reason)) {
         process_closed("the ledger of SLUICE_GROUP", reason);
         return DEVICE_CLOSED;
     }
+    share->fixed_compute = compute.given ? (uint32_t)compute.bytes * 100 : 0;
     process->share_count++;
     device->shares[device->share_count++] = share;
     return DEVICE_LIMITED;
@@ -71,6 +78,13 @@ static bool ask_uuid(struct device *device) {
     return result == CU_OK;
 }
 
+static bool is_paced(const struct device *device) {
+    for (int i = 0; i < device->share_count; i++) {
+        if (share_paces(device->shares[i])) return true;
+    }
+    return false;
+}
+
 static void learn(struct process *process, struct device *device, int ordinal) {
     uint64_t began = cpu_now();
     device->ordinal = ordinal;
@@ -78,6 +92,7 @@ static void learn(struct process *process, struct device *device, int ordinal) {
     if (!ask_uuid(device)) return;
     enum device_state state =
         process->mode == MODE_AGENT ? find_shares(process, device) : make_share(process, device);
+    if (state == DEVICE_LIMITED && is_paced(device) && !pacer_begin(process, device)) state = DEVICE_CLOSED;
     if (state == DEVICE_LIMITED) {
         struct ledger *ledger = &device->shares[0]->ledger;
         if (ledger->slot >= 0) ledger_count(&ledger->page->slots[ledger->slot].start_cpu, cpu_now() - began);
@@ -132,6 +147,8 @@ static void adopt_once(struct process *process, cu_context context, int ordinal)
         lock_drop(&device->lock);
     }
     track_put(&process->track, &entry);
+    __atomic_fetch_add(&process->living, 1, __ATOMIC_ACQ_REL);
+    pacer_renew(process);
 }
 
 // One thread does it, and only while the driver knows the context.

@@ -31,8 +31,8 @@ static enum device_state look_at_environment(struct device *view) {
     view->shares[0] = share;
     // Before anybody has used the device there is no ledger, and everything is free.
     if (!share_look_alone(share, mode_group(), view->uuid)) {
-        share->fixed_limit = limit.bytes;
         if (!limit.given) return DEVICE_FREE;
+        share->fixed_limit = limit.bytes;
     }
     view->share_count = 1;
     return DEVICE_LIMITED;

@@ -7,6 +7,7 @@
 
 #include "charge.h"
 #include "export.h"
+#include "pacer.h"
 #include "topics.h"
 
 static void bury_one(struct process *process, const struct track_entry *entry) {
@@ -41,11 +42,18 @@ void context_has(struct process *process, const struct track_entry *put, uint32_
     else track_put(&process->track, &entry); // the address is another context's by now
 }
 
+// A context more, or one less.
+static void context_counted(struct process *process, int change) {
+    __atomic_fetch_add(&process->living, (uint32_t)change, __ATOMIC_ACQ_REL);
+    pacer_renew(process);
+}
+
 static void created(struct process *process, struct device *device, cu_context context, uint64_t bytes) {
     struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .bytes = bytes,
                                 .device = (int16_t)device->ordinal,
                                 .flags = __atomic_add_fetch(&process->contexts, 1, __ATOMIC_RELAXED)};
     track_put(&process->track, &entry);
+    context_counted(process, 1);
 }
 
 #define CREATE(context, device_ordinal, call)                                   \
@@ -87,7 +95,10 @@ EXPORT cu_result cuCtxCreate_v4(cu_context *context, void *parameters, unsigned 
     if (process == NULL) return call;                                                       \
     lock_take(&process->context_lock);                                                      \
     bool known = track_take(&process->track, TRACK_CONTEXT, (uintptr_t)(context), &entry);  \
+    if (known) pacer_context_ends(&process->devices[entry.device]);                         \
     cu_result result = call;                                                                \
+    if (known) pacer_context_ended(&process->devices[entry.device], context, result == CU_OK); \
+    if (known && result == CU_OK) context_counted(process, -1);                            \
     if (result != CU_OK && known) track_put(&process->track, &entry);                       \
     lock_drop(&process->context_lock);                                                      \
     if (result != CU_OK) return result;                                                     \
@@ -134,22 +145,34 @@ EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device ordinal
     return result;
 }
 
-// After a release or a reset: was it the last?
-static cu_result primary_ended(cu_device ordinal, cu_result result, bool reset) {
-    struct device *device = result == CU_OK ? device_limited(ordinal) : NULL;
+// Before a release or a reset of the primary context: nobody looks at its work meanwhile.
+static struct device *primary_ends(cu_device ordinal) {
+    struct device *device = device_limited(ordinal);
+    if (device == NULL) return NULL;
+    lock_take(&device->lock);
+    pacer_context_ends(device);
+    return device;
+}
+
+// After a release or a reset: was it the last? Ends what primary_ends began.
+static cu_result primary_ended(struct device *device, cu_result result, bool reset) {
     struct process *process = process_limited();
     struct track_entry entry;
     unsigned flags;
     int active = reset ? 0 : 1;
     if (device == NULL) return result;
-    lock_take(&device->lock);
-    if (HAVE(cuDevicePrimaryCtxGetState) && REAL(cuDevicePrimaryCtxGetState)(ordinal, &flags, &active) != CU_OK) active = 1;
+    if (result != CU_OK) active = 1;
+    else if (HAVE(cuDevicePrimaryCtxGetState) && REAL(cuDevicePrimaryCtxGetState)(device->ordinal, &flags, &active) != CU_OK) active = 1;
     if (device->primary_charged && !active) {
         if (track_take(&process->track, TRACK_CONTEXT, (uintptr_t)device->primary, &entry)) charge_give(device, entry.bytes);
+        pacer_context_ended(device, device->primary, true);
+        context_counted(process, -1);
         bury(process, device->primary);
         charge_give(device, device->primary_bytes);
         device->primary_charged = false;
         device->primary = NULL;
+    } else {
+        pacer_context_ended(device, NULL, false);
     }
     lock_drop(&device->lock);
     return result;
@@ -157,22 +180,26 @@ static cu_result primary_ended(cu_device ordinal, cu_result result, bool reset) 
 
 EXPORT cu_result cuDevicePrimaryCtxRelease_v2(cu_device ordinal) {
     DRIVER(cuDevicePrimaryCtxRelease_v2);
-    return primary_ended(ordinal, real(ordinal), false);
+    struct device *device = primary_ends(ordinal);
+    return primary_ended(device, real(ordinal), false);
 }
 
 EXPORT cu_result cuDevicePrimaryCtxRelease(cu_device ordinal) {
     DRIVER(cuDevicePrimaryCtxRelease);
-    return primary_ended(ordinal, real(ordinal), false);
+    struct device *device = primary_ends(ordinal);
+    return primary_ended(device, real(ordinal), false);
 }
 
 EXPORT cu_result cuDevicePrimaryCtxReset_v2(cu_device ordinal) {
     DRIVER(cuDevicePrimaryCtxReset_v2);
-    return primary_ended(ordinal, real(ordinal), true);
+    struct device *device = primary_ends(ordinal);
+    return primary_ended(device, real(ordinal), true);
 }
 
 EXPORT cu_result cuDevicePrimaryCtxReset(cu_device ordinal) {
     DRIVER(cuDevicePrimaryCtxReset);
-    return primary_ended(ordinal, real(ordinal), true);
+    struct device *device = primary_ends(ordinal);
+    return primary_ended(device, real(ordinal), true);
 }
 
 // A green context keeps the primary one alive and adds a little that comes back with it.
@@ -205,10 +232,9 @@ EXPORT cu_result cuGreenCtxDestroy(cu_green green) {
     DRIVER(cuGreenCtxDestroy);
     struct process *process = process_limited();
     struct track_entry entry;
-    cu_result result = real(green);
-    if (result != CU_OK || process == NULL) return result;
-    if (track_get(&process->track, TRACK_GREEN, (uintptr_t)green, &entry)) primary_ended(entry.device, result, false);
-    return result;
+    if (process == NULL || !track_get(&process->track, TRACK_GREEN, (uintptr_t)green, &entry)) return real(green);
+    struct device *device = primary_ends(entry.device);
+    return primary_ended(device, real(green), false);
 }
 
 // The context of a green context: the same thing under another name, paid already.

@@ -9,6 +9,7 @@
 
 #include "charge.h"
 #include "export.h"
+#include "paced.h"
 #include "quota.h"
 #include "topics.h"
 
@@ -165,6 +166,7 @@ EXPORT cu_result cuGraphExecDestroy(cu_exec exec) {
     struct process *process = process_limited();
     struct track_entry entry;
     cu_result result = real(exec);
+    if (result == CU_OK) pacer_forget_key(process, exec);
     if (result != CU_OK || process == NULL || process->graphs == 0) return result;
     while (track_take_owned(&process->track, TRACK_EXEC, exec, &entry)) {
         struct device *device = &process->devices[entry.device];
@@ -229,16 +231,22 @@ static void settle_all(struct process *process, uint64_t locked) {
     settle_all(process, locked);                                                                          \
     return result
 
+static cu_result launch(cu_result (*real)(cu_exec, cu_stream), cu_exec exec, cu_stream stream, bool per_thread) {
+    START(real(exec, stream));
+}
+
+static cu_result paced_launch(cu_result (*real)(cu_exec, cu_stream), cu_exec exec, cu_stream stream, bool per_thread) {
+    PACED((uintptr_t)exec, stream, per_thread, launch(real, exec, stream, per_thread));
+}
+
 EXPORT cu_result cuGraphLaunch(cu_exec exec, cu_stream stream) {
     DRIVER(cuGraphLaunch);
-    const bool per_thread = false;
-    START(real(exec, stream));
+    return paced_launch(real, exec, stream, false);
 }
 
 EXPORT cu_result cuGraphLaunch_ptsz(cu_exec exec, cu_stream stream) {
     DRIVER(cuGraphLaunch_ptsz);
-    const bool per_thread = true;
-    START(real(exec, stream));
+    return paced_launch(real, exec, stream, true);
 }
 
 EXPORT cu_result cuGraphUpload(cu_exec exec, cu_stream stream) {
@@ -264,14 +272,22 @@ EXPORT cu_result cuDeviceGraphMemTrim(cu_device ordinal) {
     return result;
 }
 
+// While streams are captured nobody asks one whether it is done.
+static void count_capture(struct process *process, int change) {
+    lock_take(&process->capture_lock);
+    __atomic_fetch_add(&process->captures, (uint32_t)change, __ATOMIC_ACQ_REL);
+    pacer_renew(process);
+    lock_drop(&process->capture_lock);
+}
+
 // Captures are counted before they begin, so that nobody takes a capturing stream for a running one. A count that stays
 // behind, because its stream was destroyed, only costs a question to the driver.
 #define BEGIN_CAPTURE(call)                                                                  \
     struct process *process = process_limited();                                             \
     if (process == NULL) return call;                                                        \
-    __atomic_fetch_add(&process->captures, 1, __ATOMIC_ACQ_REL);                             \
+    count_capture(process, 1);                                                               \
     cu_result result = call;                                                                 \
-    if (result != CU_OK) __atomic_fetch_sub(&process->captures, 1, __ATOMIC_ACQ_REL);        \
+    if (result != CU_OK) count_capture(process, -1);                                         \
     return result
 
 EXPORT cu_result cuStreamBeginCapture(cu_stream stream) {
@@ -308,7 +324,7 @@ EXPORT cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph gra
 
 // A call that ends no capture, because there was none, takes nothing off the count.
 static cu_result ended(struct process *process, bool captured, cu_result result) {
-    if (captured) __atomic_fetch_sub(&process->captures, 1, __ATOMIC_ACQ_REL);
+    if (captured) count_capture(process, -1);
     return result;
 }
 

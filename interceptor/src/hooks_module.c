@@ -6,6 +6,7 @@
 #include "charge.h"
 #include "export.h"
 #include "image.h"
+#include "pacer.h"
 #include "quota.h"
 #include "topics.h"
 
@@ -30,6 +31,7 @@
     struct track_entry entry;                                                                               \
     bool known = process != NULL && track_take(&process->track, TRACK_MODULE, (uintptr_t)(handle), &entry); \
     cu_result result = real(handle);                                                                        \
+    if (result == CU_OK) pacer_forget_keys(process);                                                        \
     if (known && result == CU_OK) charge_unpack(&process->devices[entry.device], entry.bytes);              \
     if (known && result != CU_OK) track_put(&process->track, &entry);                                       \
     return result

@@ -96,6 +96,7 @@ static void reap(struct ledger *ledger, unsigned at) {
     store(&slot->imported, 0);
     if (exported != 0 || imported) orphan(page, exported);
     store(&slot->exported, 0);
+    store(&slot->pace, 0);
     store(&slot->word, 0);
     store(&slot->stamp, 0);
     ledger_count(&page->reaped, 1);
@@ -145,6 +146,7 @@ static bool take_slot(struct ledger *ledger) {
             store(&slot->exported, ledger->exported);
             store(&slot->imported, ledger->imported);
             store(&slot->start_cpu, 0);
+            store(&slot->pace, 0);
             store(&slot->lock_wait, ledger->waited);
             __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
             __atomic_store_n(&slot->pid_namespace, ledger_pid_namespace(), __ATOMIC_RELAXED);

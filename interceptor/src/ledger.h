@@ -62,6 +62,13 @@ uint32_t ledger_pid_namespace(void);
 // Whether the process of a slot lives.
 bool ledger_lives(struct ledger *ledger, unsigned slot);
 
+// The word of this process's pacing; a process that was taken for dead registers again. NULL without a slot.
+uint64_t *ledger_pace(struct ledger *ledger);
+// Registers again what a program that closes descriptors has lost.
+void ledger_renew(struct ledger *ledger);
+// How many living processes of the share have work for the GPU, this one always counted.
+uint32_t ledger_working(struct ledger *ledger);
+
 static inline void ledger_count(uint64_t *counter, uint64_t by) { __atomic_fetch_add(counter, by, __ATOMIC_RELAXED); }
 
 #endif // SLUICE_LEDGER_H

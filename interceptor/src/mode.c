@@ -18,7 +18,7 @@ static bool is_agents(const char *path) {
 
 enum mode mode_find(const char *path) {
     if (is_agents(path)) return MODE_AGENT;
-    return secure_getenv("SLUICE_MEMORY_LIMIT") == NULL ? MODE_INERT : MODE_ALONE;
+    return secure_getenv("SLUICE_MEMORY_LIMIT") == NULL && secure_getenv("SLUICE_COMPUTE_LIMIT") == NULL ? MODE_INERT : MODE_ALONE;
 }
 
 static const char *variable(const char *name, const char *otherwise) {
@@ -26,7 +26,9 @@ static const char *variable(const char *name, const char *otherwise) {
     return value == NULL ? otherwise : value;
 }
 
-const char *mode_limits(void) { return variable("SLUICE_MEMORY_LIMIT", ""); }
+const char *mode_compute(void) { return variable("SLUICE_COMPUTE_LIMIT", NULL); }
+
+const char *mode_limits(void) { return variable("SLUICE_MEMORY_LIMIT", NULL); }
 
 const char *mode_group(void) { return variable("SLUICE_GROUP", "default"); }
 

@@ -12,7 +12,7 @@
 enum mode {
     MODE_INERT,  // no limit was asked for
     MODE_AGENT,  // loaded from the agent's path: shares below /run/sluice, and nothing without one
-    MODE_ALONE,  // SLUICE_MEMORY_LIMIT
+    MODE_ALONE,  // SLUICE_MEMORY_LIMIT or SLUICE_COMPUTE_LIMIT
 };
 
 #define MODE_SHARE_ROOT "/run/sluice"
@@ -20,8 +20,9 @@ enum mode {
 // Finds the mode. `path` is where this library was loaded from.
 enum mode mode_find(const char *path);
 
-// What the environment says in MODE_ALONE; never NULL.
+// What the environment says in MODE_ALONE; NULL for a limit that it does not give.
 const char *mode_limits(void);
+const char *mode_compute(void);
 const char *mode_group(void);
 // The context's figure from the environment, or the safe one.
 uint64_t mode_context(void);

@@ -47,8 +47,10 @@ static void begin(struct process *process) {
     if (process->mode != MODE_AGENT && own_mapping(&mapping)) process->mode = (uint32_t)mode_find(mapping.path);
     if (process->mode == MODE_AGENT) {
         process->share_count = share_find_all(process->shares, path, &ignored);
+        process->heartbeat = share_heartbeat(path);
         if (ignored > 0) sluice_log(LOG_WARN, "%u limits files are not the agent's and were ignored", ignored);
     }
+    __atomic_store_n(&process->pacing, process->mode == MODE_INERT ? PACING_NONE : PACING_UNKNOWN, __ATOMIC_RELAXED);
     sluice_log(LOG_INFO, "loaded from %s, mode %u, %d shares", path, process->mode, process->share_count);
 }
 

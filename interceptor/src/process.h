@@ -38,11 +38,27 @@ struct device {
     uint64_t packed;       // bytes of small arrays and modules that share pages
     uint64_t small_pages;  // pages of small blocks
     uint64_t small_bytes;  // bytes in them
+    struct pacer *pacer;   // where the time on it is held
 };
+
+struct pacer;
+
+// Whether the time on the GPU is held.
+enum pacing { PACING_UNKNOWN, PACING_NONE, PACING_SOME };
 
 struct process {
     uint32_t ready; // stored last
     uint32_t mode;
+    uint32_t pacing; // an enum pacing
+    uint64_t epoch;  // lanes of that epoch may be used without asking the driver; 0 while none may
+    uint64_t epochs;
+    uint32_t living;      // contexts
+    uint32_t device_count; // that CUDA has here
+    const struct sluice_heartbeat *heartbeat;
+    struct sluice_lock capture_lock; // streams are asked, or captures begin
+    struct sluice_lock helper_lock;
+    uint32_t helper;      // an enum of helper.c
+    uint32_t helper_call; // a futex: goes up with each call
     uint32_t captures; // streams that are being captured, or about to be
     uint32_t graphs;   // some executable graph allocates
     uint32_t dirty;    // some pool may have shrunk since it was last looked at

@@ -137,6 +137,7 @@ static int key_fits(const char *key, size_t length, int ordinal, const unsigned 
 bool quota_parse_limits(const char *text, int ordinal, const unsigned char uuid[16], struct quota_limit *limit) {
     int best = 0;
     *limit = (struct quota_limit){0};
+    if (text == NULL) return true;
     while (true) {
         size_t length = strcspn(text, ",");
         const char *equals = memchr(text, '=', length), *amount = equals == NULL ? text : equals + 1;

@@ -49,7 +49,8 @@ uint64_t quota_array_bytes(const struct quota_array *array);
 bool quota_parse_amount(const char *text, size_t length, uint64_t *bytes);
 
 // Reads the limit of one device out of SLUICE_MEMORY_LIMIT: amounts separated by commas, each for all devices ("2Gi"), for an
-// ordinal ("1=2Gi") or for a UUID ("GPU-...=2Gi", "MIG-...=2Gi"). The narrowest wins. False where the text is malformed.
+// ordinal ("1=2Gi") or for a UUID ("GPU-...=2Gi", "MIG-...=2Gi"). The narrowest wins. NULL gives none. False where the
+// text is malformed.
 struct quota_limit {
     bool given;
     uint64_t bytes;

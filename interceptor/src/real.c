@@ -116,6 +116,25 @@ EARLY void *real_dlsym(void) {
     return found;
 }
 
+static int look_for_pthread_create(struct dl_phdr_info *info, size_t size, void *argument) {
+    struct elf_object object;
+    const char *path = info->dlpi_name;
+    (void)size;
+    if (path == NULL || !(elf_called(path, "libc.so.6") || elf_called(path, "libpthread.so.0") || elf_called(path, "libc-2.") ||
+                          elf_called(path, "libpthread-2."))) {
+        return 0;
+    }
+    void *found = elf_read_info(&object, info) ? elf_symbol(&object, "pthread_create") : NULL;
+    if (found != NULL) *(void **)argument = found;
+    return found != NULL;
+}
+
+void *real_pthread_create(void) {
+    void *found = NULL;
+    dl_iterate_phdr(look_for_pthread_create, &found);
+    return found;
+}
+
 struct place {
     uintptr_t address;
     bool found;

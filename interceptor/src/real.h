@@ -42,8 +42,9 @@ bool real_find(enum function at);
 // The driver's function of a hook that a program called directly, found if it was not yet; NULL where there is none.
 void *real_needed(enum function at);
 
-// The C library's dlsym.
+// The C library's dlsym, and its pthread_create, which older versions have in a library of its own; NULL where it is not loaded.
 void *real_dlsym(void);
+void *real_pthread_create(void);
 
 // Whether an address lies in this library, and the path that it was loaded by, "" when unknown.
 bool real_is_own(const void *address);

@@ -38,26 +38,35 @@ static bool own_device(const char *own_path, dev_t *device) {
     return found;
 }
 
-// Maps a limits file if the agent made it: root's, regular, on a read-only mount, on the device of the agent's library.
-static const struct sluice_limits *map_genuine(const char *path, dev_t device) {
+// Maps a page that the agent made: root's, regular, on a read-only mount, on the device of the agent's library.
+static const void *map_genuine(const char *path, dev_t device, size_t size) {
     struct stat at;
     struct statvfs mount;
-    const struct sluice_limits *limits = NULL;
+    void *page = MAP_FAILED;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return NULL;
     if (syscall(SYS_fstat, fd, &at) == 0 && S_ISREG(at.st_mode) && (at.st_uid == 0 || at.st_uid == UNMAPPED_UID) &&
-        at.st_dev == device && at.st_size == (off_t)SLUICE_LIMITS_SIZE && fstatvfs(fd, &mount) == 0 &&
-        (mount.f_flag & ST_RDONLY) != 0) {
-        void *page = mmap(NULL, SLUICE_LIMITS_SIZE, PROT_READ, MAP_SHARED, fd, 0);
-        if (page != MAP_FAILED) limits = page;
+        at.st_dev == device && at.st_size == (off_t)size && fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_RDONLY) != 0) {
+        page = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     }
     close(fd);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+static const struct sluice_limits *map_limits(const char *path, dev_t device) {
+    const struct sluice_limits *limits = map_genuine(path, device, SLUICE_LIMITS_SIZE);
     if (limits != NULL && (__atomic_load_n(&limits->magic, __ATOMIC_ACQUIRE) != SLUICE_LIMITS_MAGIC ||
                            limits->min_reader > SLUICE_ABI_VERSION)) {
         munmap((void *)(uintptr_t)limits, SLUICE_LIMITS_SIZE);
         return NULL;
     }
     return limits;
+}
+
+const struct sluice_heartbeat *share_heartbeat(const char *own_path) {
+    dev_t device;
+    if (!own_device(own_path, &device)) return NULL;
+    return map_genuine(MODE_SHARE_ROOT "/heartbeat", device, sizeof(struct sluice_heartbeat));
 }
 
 static int by_claim_and_index(const void *a, const void *b) {
@@ -80,7 +89,7 @@ static int find_in_claim(struct share *shares, int count, const char *claim, dev
         struct share *share = &shares[count];
         snprintf(share->directory, sizeof share->directory, MODE_SHARE_ROOT "/%.64s/%.16s", claim, entry->d_name);
         snprintf(path, sizeof path, "%s/limits", share->directory);
-        share->limits = map_genuine(path, device);
+        share->limits = map_limits(path, device);
         if (share->limits != NULL) count++;
         else (*ignored)++;
     }

@@ -15,6 +15,7 @@
 struct share {
     const struct sluice_limits *limits; // the agent's page; NULL alone
     uint64_t fixed_limit, fixed_context; // alone
+    uint32_t fixed_compute;              // alone: hundredths of a percent, 0 where the time is not held
     char directory[160];
     bool joined;
     struct ledger ledger;
@@ -26,6 +27,9 @@ struct share {
 // Finds the genuine shares of this container, ordered by (claim uid, result index). Says how many; `ignored` counts what
 // only looks like one.
 int share_find_all(struct share shares[SHARES], const char *own_path, unsigned *ignored);
+
+// Maps the node's heartbeat; NULL where there is no genuine one.
+const struct sluice_heartbeat *share_heartbeat(const char *own_path);
 
 // Opens and joins a share's ledger at the first use of its device. False with a reason.
 bool share_join(struct share *share, const char **reason);
@@ -53,6 +57,17 @@ static inline uint64_t share_overhead(const struct share *share) {
 static inline bool share_enforces(const struct share *share) {
     return share->limits == NULL ||
            (__atomic_load_n(&share->limits->enforce, __ATOMIC_ACQUIRE) & SLUICE_ENFORCE_MEMORY) != 0;
+}
+
+// Whether the share holds its processes' time on the GPU, and what it grants in hundredths of a percent.
+static inline bool share_paces(const struct share *share) {
+    return share->limits == NULL ? share->fixed_compute != 0
+                                 : share->limits->version >= 2 &&
+                                       (__atomic_load_n(&share->limits->enforce, __ATOMIC_ACQUIRE) & SLUICE_ENFORCE_COMPUTE) != 0;
+}
+
+static inline uint32_t share_compute(const struct share *share) {
+    return share->limits == NULL ? share->fixed_compute : __atomic_load_n(&share->limits->compute_share, __ATOMIC_ACQUIRE);
 }
 
 #endif // SLUICE_SHARE_H
