@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// arbiterProgram is the agent's arbiter alone, built for these tests.
+var arbiterProgram string
+
 // library is a copy of the one under test, so that a build beside the tests changes nothing for them.
 var library string
 
@@ -53,6 +56,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	library = filepath.Join(dir, "libsluice.so")
+	arbiterProgram = filepath.Join(dir, "arbiter")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", arbiterProgram, "../gpu/arbiter")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the arbiter: %v\n%s", err, out)
+		return 1
+	}
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintf(os.Stderr, "removing the copy of the library: %v\n", err)
