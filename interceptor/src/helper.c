@@ -107,7 +107,7 @@ static void stop(void *argument) {
     struct process *process = argument;
     uint32_t runs = HELPER_RUNS;
     struct timespec time = {.tv_nsec = STOP_WAIT};
-    __atomic_store_n(&process->pacing, PACING_NONE, __ATOMIC_RELEASE);
+    process_paces(process, PACING_SOME, PACING_NONE);
     if (!__atomic_compare_exchange_n(&process->helper, &runs, HELPER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     helper_call(process);
     syscall(SYS_futex, &process->helper, FUTEX_WAIT, HELPER_STOPS, &time, NULL, 0);

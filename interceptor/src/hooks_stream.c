@@ -7,12 +7,12 @@
 
 EXPORT cu_result cuStreamDestroy_v2(cu_stream stream) {
     DRIVER(cuStreamDestroy_v2);
-    if (stream != NULL) pacer_stream_ends(pacer_process(), stream);
+    if (stream != NULL) pacer_stream_ends(sluice_process, stream);
     return real(stream);
 }
 
 EXPORT cu_result cuStreamDestroy(cu_stream stream) {
     DRIVER(cuStreamDestroy);
-    if (stream != NULL) pacer_stream_ends(pacer_process(), stream);
+    if (stream != NULL) pacer_stream_ends(sluice_process, stream);
     return real(stream);
 }

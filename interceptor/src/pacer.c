@@ -25,7 +25,9 @@
 #define MOST_SLEEP 500000
 #define RENEW_AFTER 200000000ull
 
-__thread struct pace_lane *pacer_lanes[PACER_CACHED];
+#define NOTHING {UINT64_MAX, NULL}
+uint64_t sluice_epoch = EPOCH_OF_NONE;
+__thread struct pacer_cache pacer_cache[PACER_CACHED] = {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING};
 
 uint64_t pacer_now(void) {
     struct timespec time;
@@ -50,15 +52,17 @@ bool pacer_begin(struct process *process, struct device *device) {
     if (!HAVE(cuDeviceGetCount) || REAL(cuDeviceGetCount)(&count) != CU_OK) count = DEVICES;
     __atomic_store_n(&process->device_count, (uint32_t)count, __ATOMIC_RELAXED);
     __atomic_store_n(&device->pacer, made, __ATOMIC_RELEASE);
-    __atomic_store_n(&process->pacing, PACING_SOME, __ATOMIC_RELEASE);
+    process_paces(process, PACING_UNKNOWN, PACING_SOME);
+    process_paces(process, PACING_NONE, PACING_SOME);
     pacer_renew(process);
     return true;
 }
 
 void pacer_renew(struct process *process) {
     bool captures = __atomic_load_n(&process->captures, __ATOMIC_ACQUIRE) != 0;
-    uint64_t next = __atomic_add_fetch(&process->epochs, 1, __ATOMIC_ACQ_REL);
-    __atomic_store_n(&process->epoch, captures ? 0 : next, __ATOMIC_RELEASE);
+    static uint64_t last = EPOCH_FIRST;
+    uint64_t next = __atomic_add_fetch(&last, 1, __ATOMIC_ACQ_REL);
+    __atomic_store_n(&sluice_epoch, captures ? EPOCH_OF_NONE : next, __ATOMIC_RELEASE);
 }
 
 // Whether the default streams need no asking: there is one device, with one context.
@@ -70,12 +74,10 @@ static bool is_plain(const struct process *process) {
 static bool locate(struct pacer_launch *launch) {
     struct process *process = process_limited();
     struct here here;
+    launch->stream = pacer_stream(launch->named);
     if (process == NULL || stream_captures(process, launch->handle, launch->per_thread)) return false;
     bool found = device_of_stream((cu_stream)(uintptr_t)launch->stream, &here);
-    uint32_t unknown = PACING_UNKNOWN;
-    if (found || __atomic_load_n(&process->contexts, __ATOMIC_RELAXED) > 0) {
-        __atomic_compare_exchange_n(&process->pacing, &unknown, PACING_NONE, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-    }
+    if (found || __atomic_load_n(&process->contexts, __ATOMIC_RELAXED) > 0) process_paces(process, PACING_UNKNOWN, PACING_NONE);
     if (!found) return false;
     launch->pacer = __atomic_load_n(&here.device->pacer, __ATOMIC_ACQUIRE);
     launch->context = here.context;
@@ -138,7 +140,7 @@ void pacer_close_batch(struct pacer *pacer, struct pace_lane *lane) {
 static void find_lane(struct pacer_launch *launch) {
     struct pacer *pacer = launch->pacer;
     bool fixed = launch->stream > (uintptr_t)CU_THREAD_STREAM;
-    struct pace_lane *lane = pace_lane_of(&pacer->pace, pacer_lanes, launch->context, launch->stream);
+    struct pace_lane *lane = pace_lane_of(&pacer->pace, pacer_cache, launch->context, launch->stream);
     launch->lane = lane;
     if (lane == NULL) return;
     uint32_t at = (uint32_t)(lane - pacer->pace.lanes);
@@ -146,10 +148,11 @@ static void find_lane(struct pacer_launch *launch) {
         drop_events(pacer, at, true);
         pacer->event_context[at] = launch->context;
     }
+    if (lane->pacer == NULL) pacer_renew(pacer->process); // another thread may have had it
     lane->pacer = pacer;
-    lane->epoch = fixed || is_plain(pacer->process) ? __atomic_load_n(&pacer->process->epoch, __ATOMIC_ACQUIRE) : UINT64_MAX;
-    if (lane->epoch == 0) lane->epoch = UINT64_MAX;
-    *pacer_cached(launch->stream) = lane;
+    lane->epoch = fixed || is_plain(pacer->process) ? __atomic_load_n(&sluice_epoch, __ATOMIC_ACQUIRE) : EPOCH_ASK;
+    if (lane->epoch == EPOCH_OF_NONE) lane->epoch = EPOCH_ASK;
+    *pacer_cached(launch->named) = (struct pacer_cache){launch->named, lane};
 }
 
 static void sleep_for(int64_t ns) {

@@ -48,19 +48,27 @@ struct pacer {
     void *event_context[PACE_LANES];
 };
 
-// The lanes of this thread by their streams.
-extern __thread struct pace_lane *pacer_lanes[PACER_CACHED] __attribute__((visibility("hidden"), tls_model("initial-exec")));
+// The lanes of this thread by the streams that its launches name. They are good while the lane's epoch is the process's, which
+// changes when a lane is made.
+struct pacer_cache {
+    uint64_t stream;
+    struct pace_lane *lane;
+};
+extern __thread struct pacer_cache pacer_cache[PACER_CACHED] __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-static inline struct pace_lane **pacer_cached(uint64_t stream) {
-    return &pacer_lanes[stream * 0x9e3779b97f4a7c15ull >> 61];
-}
+static inline struct pacer_cache *pacer_cached(uint64_t stream) { return &pacer_cache[stream * 0x9e3779b97f4a7c15ull >> 61]; }
+
+// Lanes of the epoch may be used without asking the driver. It has a value of no lane while none may.
+extern uint64_t sluice_epoch __attribute__((visibility("hidden")));
+enum { EPOCH_OF_NONE = 1, EPOCH_ASK = 2, EPOCH_FIRST = 3 };
 
 // A launch on its way through the slow path.
 struct pacer_launch {
     uint64_t key;    // of what is launched
-    uint64_t stream; // never 0: the default streams have their constants
+    uint64_t named;  // its stream
     cu_stream handle;
     bool per_thread;
+    uint64_t stream; // never 0: the default streams have their constants
     struct pacer *pacer;
     struct pace_lane *lane;
     cu_context context;
@@ -68,22 +76,18 @@ struct pacer_launch {
     bool mark;   // an event follows
 };
 
-static inline uint64_t pacer_stream(cu_stream stream, bool per_thread) {
-    if (stream != NULL) return (uintptr_t)stream;
-    return (uintptr_t)(per_thread ? CU_THREAD_STREAM : CU_LEGACY_STREAM);
+// A stream as a launch names it, and as lanes know it.
+static inline uint64_t pacer_named(cu_stream stream, bool per_thread) {
+    return (uintptr_t)(per_thread && stream == NULL ? CU_THREAD_STREAM : stream);
 }
-
-// Whether something may be paced in this process.
-static inline struct process *pacer_process(void) {
-    struct process *process = __atomic_load_n(&sluice_process, __ATOMIC_ACQUIRE);
-    return process == NULL || __atomic_load_n(&process->pacing, __ATOMIC_RELAXED) == PACING_NONE ? NULL : process;
-}
+static inline uint64_t pacer_stream(uint64_t named) { return named == 0 ? (uintptr_t)CU_LEGACY_STREAM : named; }
 
 // The fast path: the launch is accounted, and no event follows.
-static inline __attribute__((always_inline)) bool pacer_pass(const struct process *process, uint64_t key, uint64_t stream) {
-    struct pace_lane *lane = *pacer_cached(stream);
-    if (__builtin_expect(lane == NULL || lane->stream != stream, 0)) return false;
-    if (__builtin_expect(lane->epoch != __atomic_load_n(&process->epoch, __ATOMIC_RELAXED), 0)) return false;
+static inline __attribute__((always_inline)) bool pacer_pass(uint64_t key, uint64_t named) {
+    const struct pacer_cache *cached = pacer_cached(named);
+    struct pace_lane *lane = cached->lane;
+    if (__builtin_expect(cached->stream != named, 0)) return false;
+    if (__builtin_expect(lane->epoch != __atomic_load_n(&sluice_epoch, __ATOMIC_RELAXED), 0)) return false;
     const struct pacer *pacer = lane->pacer;
     uint32_t word = __atomic_load_n(__atomic_load_n(&pacer->word, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE);
     if (__builtin_expect(word != __atomic_load_n(&pacer->admitted, __ATOMIC_RELAXED), 0)) return false;

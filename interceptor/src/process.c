@@ -21,6 +21,7 @@
 #endif
 
 struct process *sluice_process;
+struct process *sluice_paced;
 bool sluice_watch_pid;
 
 bool process_forked(const struct process *process) { return process->pid != (int)getpid(); }
@@ -34,6 +35,13 @@ static struct process *new_process(void) {
         return seen;
     }
     return made;
+}
+
+void process_paces(struct process *process, enum pacing from, enum pacing to) {
+    lock_take(&process->pacing_lock);
+    if (process->pacing == (uint32_t)from) process->pacing = (uint32_t)to;
+    __atomic_store_n(&sluice_paced, process->pacing == PACING_NONE ? NULL : process, __ATOMIC_RELEASE);
+    lock_drop(&process->pacing_lock);
 }
 
 static void begin(struct process *process) {
@@ -50,7 +58,7 @@ static void begin(struct process *process) {
         process->heartbeat = share_heartbeat(path);
         if (ignored > 0) sluice_log(LOG_WARN, "%u limits files are not the agent's and were ignored", ignored);
     }
-    __atomic_store_n(&process->pacing, process->mode == MODE_INERT ? PACING_NONE : PACING_UNKNOWN, __ATOMIC_RELAXED);
+    process_paces(process, PACING_UNKNOWN, process->mode == MODE_INERT ? PACING_NONE : PACING_UNKNOWN);
     sluice_log(LOG_INFO, "loaded from %s, mode %u, %d shares", path, process->mode, process->share_count);
 }
 

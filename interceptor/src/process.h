@@ -50,8 +50,7 @@ struct process {
     uint32_t ready; // stored last
     uint32_t mode;
     uint32_t pacing; // an enum pacing
-    uint64_t epoch;  // lanes of that epoch may be used without asking the driver; 0 while none may
-    uint64_t epochs;
+    struct sluice_lock pacing_lock;
     uint32_t living;      // contexts
     uint32_t device_count; // that CUDA has here
     const struct sluice_heartbeat *heartbeat;
@@ -84,6 +83,11 @@ struct process {
 
 extern struct process *sluice_process __attribute__((visibility("hidden")));
 extern bool sluice_watch_pid __attribute__((visibility("hidden")));
+
+// The process, while something may be paced in it; NULL otherwise. A child of fork finds its parent's answer, and an empty process.
+extern struct process *sluice_paced __attribute__((visibility("hidden")));
+// Changes what is known of that, if it is still what it was.
+void process_paces(struct process *process, enum pacing from, enum pacing to);
 
 struct process *process_start(void);
 bool process_forked(const struct process *process);
