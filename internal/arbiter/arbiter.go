@@ -30,6 +30,8 @@ type gpu struct {
 	// virtual is the virtual time at `at`, where nobody wants the GPU.
 	virtual float64
 	at      Time
+	// mean is its virtual time while it is decided what to open.
+	mean float64
 	// reserved is until when others than a waiting tenant of several GPUs may use it.
 	reserved Time
 }

@@ -157,6 +157,9 @@ func (s *sim) admit(p *proc, has, open bool) {
 		g.bell = true
 	}
 	if open && (!p.drained || p.saidSequence != g.sequence) {
+		if p.drained {
+			p.launches = 0
+		}
 		p.admitted, p.wants, p.runs, p.drained = true, false, true, false
 		p.sequence, p.saidSequence = g.sequence, g.sequence
 		p.worst = max(p.worst, s.now-p.wantSince)
@@ -170,13 +173,14 @@ func (s *sim) launch(p *proc, has bool) {
 	if kernel == 0 {
 		kernel = arbiter.Forever / 4
 	}
-	catchUp := !p.admitted && p.runs && p.saidSequence == p.gate.sequence && p.launches < p.gate.finish
+	catchUp := !p.admitted && p.saidSequence == p.gate.sequence && p.launches < p.gate.finish
 	for has && (p.admitted || catchUp) && (p.queued == 0 || p.queued+kernel <= ahead) {
 		if p.gang != nil && s.rnd.IntN(4) == 0 {
 			return // its thread is elsewhere for a moment
 		}
 		p.queued += kernel
 		p.launches++
+		p.runs, p.drained = true, false
 		if p.every > 0 {
 			p.backlog = max(0, p.backlog-kernel)
 			has = p.backlog > 0
@@ -199,7 +203,7 @@ func (s *sim) sayDrained(p *proc, has, open bool) {
 	if p.gang != nil && p.launches < p.gate.finish && has {
 		return
 	}
-	p.runs, p.drained, p.admitted, p.launches = false, true, false, 0
+	p.runs, p.drained, p.admitted = false, true, false
 	p.gate.bell = true
 }
 

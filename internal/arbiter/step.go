@@ -149,19 +149,21 @@ func (a *Arbiter) schedule(l *timeline, now Time) {
 	l.queue = l.queue[:0]
 	for _, t := range l.tenants {
 		if t.state == Closed && t.contends() {
-			t.rank(now)
 			l.queue = append(l.queue, t)
 		}
 	}
 	if len(l.queue) == 0 {
 		return
 	}
+	for _, g := range l.gpus {
+		g.reserved, g.mean = Forever, g.virtualAt(now, nil)
+	}
+	for _, t := range l.queue {
+		t.rank()
+	}
 	slices.SortStableFunc(l.queue, func(x, y *tenant) int {
 		return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.key, y.key))
 	})
-	for _, g := range l.gpus {
-		g.reserved = Forever
-	}
 	for _, t := range l.queue {
 		limit, free := Forever, now
 		for _, g := range t.gpus {

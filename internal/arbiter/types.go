@@ -13,15 +13,15 @@ const Forever Time = math.MaxInt64
 const (
 	microsecond Time = 1000
 	millisecond      = 1000 * microsecond
-	second           = 1000 * millisecond
 )
 
 const (
 	// longSlice is a slice while others want the GPU, without its drain; shortSlice is the least that is worth a switch.
 	longSlice  = 22 * millisecond
 	shortSlice = 2 * millisecond
-	// round is the time in which each tenant that wants the GPU is to have a slice.
-	round = second
+	// round makes the slices of tiny shares: it is their share of this. Who wants the GPU is to have a slice in each second,
+	// and turns do not come evenly.
+	round = 650 * millisecond
 	// capRound is how often a tenant with a cap gets what it has earned, capSlice the least that is given at once.
 	capRound = 50 * millisecond
 	capSlice = 5 * millisecond

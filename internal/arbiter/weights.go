@@ -136,12 +136,12 @@ func (t *tenant) around(now Time) float64 {
 
 // rank places a tenant in the order of turns. One that ended another's slice is first. Then come those that are not ahead of
 // the GPU's virtual time, by when they should have had their slice, which favours nobody by the length of slices; then the
-// others, by how far ahead they are.
-func (t *tenant) rank(now Time) {
+// others, by how far ahead they are. The means of its GPUs are known.
+func (t *tenant) rank() {
 	t.class, t.key = 2, t.virtual
 	for _, g := range t.gpus {
 		// A tenant alone is where the mean is, but for rounding.
-		if t.virtual <= g.virtualAt(now, nil)+1 {
+		if t.virtual <= g.mean+1 {
 			t.class, t.key = 1, t.virtual+float64(t.longest())/t.weight
 		}
 	}

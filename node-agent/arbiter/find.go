@@ -18,9 +18,9 @@ import (
 
 // finder finds the shares, those of another agent of the node included, and those that are gone.
 type finder struct {
-	shares  Shares
-	post    func(change)
-	log     logr.Logger
+	shares Shares
+	post   func(change)
+	log    logr.Logger
 	// inotify is nil where the kernel has none left.
 	inotify *os.File
 	kick    chan struct{}

@@ -13,7 +13,9 @@ import (
 )
 
 // capped is true where shares of a GPU are never given more compute than was granted.
-func capped(offered *checkpoint.PublishedGPU) bool { return offered.Form.Compute == v1alpha1.ComputeCap }
+func capped(offered *checkpoint.PublishedGPU) bool {
+	return offered.Form.Compute == v1alpha1.ComputeCap
+}
 
 func policy(capped bool) uint32 {
 	if capped {
