@@ -3,6 +3,11 @@
 // Slices: how one begins for this process, goes on, ends, and is drained. The arbiter's gates decide where they hold; without
 // one, the process paces itself, by the same steps.
 
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "helper.h"
 #include "pacer.h"
 
@@ -114,6 +119,9 @@ void pacer_drained(struct pacer *pacer, uint64_t now) {
     else pacer->by->drained = true;
     pacer->state = PACER_IDLE;
     say(pacer, 0, SLUICE_PACE_DRAINED | wants(pacer));
+    // Who waits for the end of the process's own work waits at this word.
+    __atomic_store_n(&pacer->self_word, pacer->self_word + 8, __ATOMIC_RELEASE);
+    if (pacer->waiters > 0) syscall(SYS_futex, &pacer->self_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
 // Whether a launch is let pass in a slice that is over, because another process of the tenant waits for it on another GPU.
