@@ -56,10 +56,13 @@ type tenant struct {
 	virtual float64
 	class   int
 	key     float64
-	// tokens, of a tenant with a cap, at `at`; eligible says that they are enough for a slice.
+	// tokens, of a tenant with a cap, at `at`; eligible says that it may have a slice: they are enough for one, and it is
+	// not absent.
 	tokens   float64
 	at       Time
 	eligible bool
+	// backAt is when one of which nobody came is given another slice, absence how long that was.
+	backAt, absence Time
 
 	slice
 	history

@@ -64,16 +64,21 @@ func (a *Arbiter) opened(t *tenant, now Time) {
 	case now >= t.end:
 		a.over(t, now)
 	case t.ran && idle && t.anyFresh():
-		// Another process may have been let in meanwhile, so it is looked again with the gates shut.
-		t.end = now
-		a.shut(t)
-		a.drain(t, now)
-		a.act(t, Action{Verb: Look})
+		a.idle(t, now)
 	case t.suspect && !t.ran && now >= t.slice.opened+patience:
 		a.noShow(t, now)
 	default:
 		a.prolong(t, now)
 	}
+}
+
+// idle ends a slice in which nothing runs. Another process may have been let in meanwhile, so it is looked again with the gates
+// shut.
+func (a *Arbiter) idle(t *tenant, now Time) {
+	t.end = now
+	a.shut(t)
+	a.drain(t, now)
+	a.act(t, Action{Verb: Look})
 }
 
 func (t *tenant) anyFresh() bool {
@@ -92,8 +97,7 @@ func (a *Arbiter) noShow(t *tenant, now Time) {
 		a.act(t, Action{Verb: Look, Live: true})
 		return
 	}
-	t.end = now
-	a.over(t, now)
+	a.idle(t, now)
 }
 
 // prolong moves the end of a slice that nobody waits for.
@@ -243,11 +247,25 @@ func (a *Arbiter) done(t *tenant, now Time) {
 	a.shut(t)
 	t.leave()
 	t.state = Closed
-	t.suspect = !t.ran
+	t.missed(now)
 	t.wants = t.waits()
 	t.since, t.lastWant = now, now
 	t.refill(now)
-	t.eligible = !t.capped || t.tokens >= float64(t.need())
+	t.eligible = t.mayRun(now)
+}
+
+// missed notes whether anybody came. One of which nobody came twice, as where its process is stopped, is given a slice
+// ever more seldom: nobody would say that it is there again.
+func (t *tenant) missed(now Time) {
+	switch {
+	case t.ran:
+		t.suspect, t.absence = false, 0
+	case !t.suspect:
+		t.suspect = true
+	default:
+		t.absence = max(absenceMin, min(absenceMax, 2*t.absence))
+		t.backAt = now + t.absence
+	}
 }
 
 // waits says whether a process of the tenant waits at a gate.

@@ -65,8 +65,7 @@ func (a *Arbiter) waiting(t *tenant, now Time) {
 		t.hadWaited += now - t.since
 	case waits && !t.eligible:
 		t.refill(now)
-		if t.tokens >= float64(t.need()) {
-			t.eligible = true
+		if t.eligible = t.mayRun(now); t.eligible {
 			a.join(t, now, false)
 		}
 	}
@@ -76,7 +75,7 @@ func (a *Arbiter) waiting(t *tenant, now Time) {
 func (a *Arbiter) wake(t *tenant, now Time) {
 	t.refill(now)
 	t.wants, t.since = true, now
-	t.eligible = !t.capped || t.tokens >= float64(t.need())
+	t.eligible = t.mayRun(now)
 	if t.eligible {
 		a.join(t, now, true)
 	}
@@ -215,7 +214,7 @@ func (t *tenant) due() Time {
 	switch t.state {
 	case Closed:
 		if t.wants && !t.eligible {
-			return t.earnedAt()
+			return t.mayRunAt()
 		}
 	case Opened:
 		return t.openedDue()

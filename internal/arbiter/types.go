@@ -35,6 +35,9 @@ const (
 	closingTime = 300 * microsecond
 	// lifeCheck is the time between two questions whether the processes of a share live.
 	lifeCheck = 250 * millisecond
+	// absenceMin and absenceMax bound how long a tenant of which nobody comes is given no slice.
+	absenceMin = 50 * millisecond
+	absenceMax = 1000 * millisecond
 	// switchCost is what others lose where a tenant ends their slice.
 	switchCost = 500 * microsecond
 	// long is the time after which what a tenant did alone is settled, so that it weighs nothing against others.

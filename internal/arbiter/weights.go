@@ -19,10 +19,36 @@ func (a *Arbiter) weigh(now Time) {
 			}
 			t.weight, t.rate = weight, rate
 			// A cap of all of the GPU is none.
-			t.capped = capped && rate < 1
-			t.eligible = t.eligible || !t.capped
+			t.limit(now, capped && rate < 1)
 		}
 	}
+}
+
+// limit caps a tenant or takes its cap from it. One that just got its cap begins with nothing earned, and soon ends a slice
+// that it was given without.
+func (t *tenant) limit(now Time, capped bool) {
+	if capped && !t.capped {
+		if t.state == Opened {
+			t.rebase(now)
+			t.end = min(t.end, now+t.need())
+		}
+		t.tokens = 0
+	}
+	t.capped = capped
+	t.eligible = t.state == Closed && t.mayRun(now)
+}
+
+// mayRun says whether a tenant may have a slice.
+func (t *tenant) mayRun(now Time) bool {
+	return now >= t.backAt && (!t.capped || t.tokens >= float64(t.need()))
+}
+
+// mayRunAt is when one that may not will.
+func (t *tenant) mayRunAt() Time {
+	if !t.capped {
+		return t.backAt
+	}
+	return max(t.backAt, t.earnedAt())
 }
 
 // asked is what a tenant asked for of a GPU.

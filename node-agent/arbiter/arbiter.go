@@ -51,6 +51,7 @@ type Arbiter struct {
 	rung    []*seat
 	wake    []*seat
 	masked  int
+	rings   uint64
 	reread  decide.Time
 	buffer  []byte
 	trouble string
@@ -142,6 +143,13 @@ func (a *Arbiter) Snapshot() []Standing {
 		}
 	}
 	return list
+}
+
+// Rings is how many bells were served so far.
+func (a *Arbiter) Rings() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rings
 }
 
 // post hands a change to the thread.

@@ -8,8 +8,12 @@ import (
 )
 
 const (
-	// rings is how often a bell is served at once, and a millisecond later once more.
-	rings = 4
+	// ringsSlice is how many rings a slice explains, and as many again for each process of the share up to mostProcesses;
+	// ringsKept bounds how many are kept. One more is served every ringAgain.
+	ringsSlice    = 2
+	mostProcesses = 16
+	ringsKept     = 2 * ringsSlice * (mostProcesses + 1)
+	ringAgain     = decide.Time(20_000_000)
 	// maskMin is how long a bell that rings more often is not heard; it doubles up to maskMax.
 	maskMin = decide.Time(1_000_000)
 	maskMax = decide.Time(50_000_000)
@@ -25,12 +29,13 @@ type seat struct {
 	gate  decide.Gate
 	place int32
 
-	// heard is how often the bell may be served now, at `at`; mask how long it is not heard when that is over; until when
-	// it is masked, 0 while it is not.
-	heard decide.Time
-	at    decide.Time
-	mask  decide.Time
-	until decide.Time
+	// rings is how often the bell may be served, as of `at`; mask how long it is not heard then; until when it is not, 0 while
+	// it is. processes is how many say something.
+	rings     int
+	at        decide.Time
+	mask      decide.Time
+	until     decide.Time
+	processes int
 	// count is how often it was served since it was emptied.
 	count int
 	// ringing says that it is already in the list of those to be served.
@@ -38,16 +43,21 @@ type seat struct {
 	waking  bool
 }
 
-// allow says whether the bell may be served now. Tenants can ring in a loop: each is served so often as a tenant needs that
-// comes and goes with each slice, and after that not for a while, which grows as long as it goes on.
+// opened takes in that a slice begins, at which its processes have something to say.
+func (s *seat) opened() {
+	s.rings = min(ringsKept, s.rings+ringsSlice*(1+min(s.processes, mostProcesses)))
+	s.mask = maskMin
+}
+
+// allow says whether the bell may be served now. A tenant can ring in a loop: what its slices do not explain is served ever
+// more seldom, since the thread that does it goes before all others of the machine.
 func (s *seat) allow(now decide.Time) bool {
-	s.heard = min(rings*maskMin, s.heard+now-s.at)
-	s.at = now
-	if s.heard >= rings*maskMin {
-		s.mask = maskMin
+	if again := (now - s.at) / ringAgain; again > 0 {
+		s.rings = min(ringsKept, s.rings+int(min(again, ringsKept)))
+		s.at = now
 	}
-	if s.heard >= maskMin {
-		s.heard -= maskMin
+	if s.rings > 0 {
+		s.rings--
 		return true
 	}
 	s.until = now + s.mask

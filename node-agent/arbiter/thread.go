@@ -85,6 +85,7 @@ func (a *Arbiter) work() decide.Time {
 	}
 	for _, s := range a.rung {
 		s.ringing = false
+		a.rings++
 		a.report(s, now, false)
 	}
 	a.rung = a.rung[:0]
@@ -111,6 +112,7 @@ func (a *Arbiter) do(action *decide.Action, now decide.Time) bool {
 		return true
 	case decide.Open:
 		s.turn.Open(until(action.Until), action.Contended)
+		s.opened()
 		a.metrics.slice()
 		a.rouse(s)
 	case decide.Prolong:
@@ -160,6 +162,7 @@ func until(t decide.Time) uint64 {
 func (a *Arbiter) report(s *seat, now decide.Time, live bool) {
 	paces, err := s.turn.Read(int64(now), live)
 	a.note(err)
+	s.processes = len(paces.List)
 	a.core.Report(now, s.gate, digest(paces, s.turn.Sequence(), live))
 }
 
@@ -220,7 +223,7 @@ func (a *Arbiter) take() {
 // enter takes in a share. Its gate is shut before anything is read.
 func (a *Arbiter) enter(turn *limits.Turn) {
 	turn.Set(limits.GateClosed)
-	s := &seat{turn: turn, mask: maskMin, heard: rings * maskMin}
+	s := &seat{turn: turn, mask: maskMin, rings: ringsSlice}
 	s.place = int32(len(a.seats)) //nolint:gosec // G115: a node has few shares
 	for i, other := range a.seats {
 		if other == nil {
