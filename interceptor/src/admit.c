@@ -128,12 +128,13 @@ void pacer_drained(struct pacer *pacer, uint64_t now) {
 static bool may_finish(struct pacer *pacer, uint64_t now) {
     if (pacer->by == NULL || !gate_holds(pacer->by, pacer->process->heartbeat, now)) return false;
     if (SLUICE_GATE_SEQUENCE(gate_word(pacer->by)) != pacer->by->sequence) return false;
-    if (pace_launches(&pacer->pace) - pacer->base >= gate_finish(pacer->by, pacer->by->sequence)) return false;
+    uint32_t launches = pace_launches(&pacer->pace) - pacer->base;
+    if (launches >= gate_finish(pacer->by, pacer->by->sequence)) return false;
+    say(pacer, launches + 1, SLUICE_PACE_RUNS | wants(pacer));
+    pacer->quiet = false;
     if (pacer->state == PACER_ENDING) return true;
     pacer->state = PACER_ENDING;
     pacer->ended_at = now;
-    pacer->quiet = false;
-    say(pacer, pace_launches(&pacer->pace) - pacer->base + 1, SLUICE_PACE_RUNS);
     helper_call(pacer->process);
     return true;
 }
