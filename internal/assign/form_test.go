@@ -69,11 +69,21 @@ func TestDecision(t *testing.T) {
 		DefaultMemory: ptr.To(resource.MustParse("8Gi")), DefaultCompute: ptr.To[int32](10),
 	}
 	shared.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 150, ComputePercent: 200}
+	capped := pool("p", 1)
+	capped.Spec.Sharing.Compute = v1alpha1.ComputeCap
 	tests := []struct {
 		name string
 		pool v1alpha1.GPUPool
 		want v1alpha1.GPUDecision
 	}{
+		{
+			name: "a cap of compute is handed on",
+			pool: capped,
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "None", Sharing: "Software", MemoryPercent: 100, ComputePercent: 100, MaxTenants: 16,
+				Compute: "Cap",
+			},
+		},
 		{
 			name: "a pool that says nothing shares whole GPUs without overcommit",
 			pool: pool("p", 1),

@@ -262,6 +262,32 @@ func TestOrphansAreCleanedUp(t *testing.T) {
 	}
 }
 
+func TestAChangeOfTheComputePolicyReachesRunningShares(t *testing.T) {
+	r := newRig(t, h100(0))
+	r.decide(decided("GPU-0", "a"))
+	r.passes(t)
+	claims, err := r.store.Claims()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims.Claims["uid"] = checkpoint.Claim{
+		UID: "uid", State: checkpoint.Prepared, Results: []checkpoint.Result{{GPU: "GPU-0", Shared: true, Enforced: true}},
+	}
+	if err := r.store.SaveClaims(claims); err != nil {
+		t.Fatal(err)
+	}
+	r.passes(t)
+	if r.maintained > 0 || r.refreshed > 0 {
+		t.Error("shares were told of a policy that they go by")
+	}
+	r.decide(decided("GPU-0", "a", func(d *v1alpha1.GPUDecision) { d.Compute = v1alpha1.ComputeCap }))
+	r.passes(t)
+	if r.maintained == 0 || r.refreshed == 0 {
+		t.Errorf("shares were told %d times and the arbiter %d times", r.maintained, r.refreshed)
+	}
+	r.expectDevices(t, "after the change", "gpu-0")
+}
+
 func TestTheAPIServerIsAwayAndComesBack(t *testing.T) {
 	r := newRig(t, h100(0))
 	r.decide(decided("GPU-0", "a"))

@@ -24,7 +24,7 @@ spec:
     uuids: [GPU-00000000-0000-0000-0000-000000000000]
     minors: [0]
   default: true
-  sharing: {mode: Software, maxTenantsPerDevice: 8, defaultMemory: 8Gi, defaultCompute: 10}
+  sharing: {mode: Software, maxTenantsPerDevice: 8, defaultMemory: 8Gi, defaultCompute: 10, compute: Cap}
   overcommit: {memoryPercent: 150, computePercent: 200}`},
 	{"GPUPool", "spec", `
 spec:
@@ -41,7 +41,7 @@ status:
 	{"GPUNode", "spec", `
 spec:
   gpus:
-  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, taint: PoolChanged}`},
+  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, compute: Cap, taint: PoolChanged}`},
 	{"GPUNode", "status", `
 status:
   observedGeneration: 1

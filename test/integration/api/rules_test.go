@@ -18,6 +18,7 @@ const (
 	ruleMIGMode       = "with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive"
 	ruleOvercommit    = "MIG instances and exclusive GPUs cannot be overcommitted"
 	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs"
+	ruleCompute       = "sharing.compute is for sharing.mode Software"
 	ruleExpressions   = "each of nodeSelector.matchExpressions has operator In or NotIn with values"
 	ruleMIGGiven      = "mig is given exactly when type is MIG"
 	ruleDefaultMemory = "defaultMemory is at least 1Mi and a whole number of Mi"
@@ -56,6 +57,12 @@ var ruleCases = []struct {
 	{name: "exclusive GPUs with a bound of tenants are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, maxTenantsPerDevice: 4}}"},
 	{name: "MIG with default memory is refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {defaultMemory: 8Gi}}"},
 	{name: "exclusive GPUs with default compute are refused", rule: ruleShared, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, defaultCompute: 1}}"},
+
+	{name: "Software sharing with a cap of compute is accepted", rule: ruleCompute, kind: "GPUPool", body: "spec: {sharing: {mode: Software, compute: Cap}}"},
+	{name: "a mode left out may cap compute", rule: ruleCompute, kind: "GPUPool", body: "spec: {sharing: {compute: Cap}}"},
+	{name: "time slices with a cap of compute are refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, compute: Cap}}"},
+	{name: "exclusive GPUs with compute shares are refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, compute: Share}}"},
+	{name: "MIG with a cap of compute is refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {compute: Cap}}"},
 
 	{name: "every operator of a label selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [c, d]}, {key: a, operator: Exists}, {key: a, operator: DoesNotExist, values: []}]}}"},
 	{name: "an empty node selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {}}"},
