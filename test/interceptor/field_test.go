@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -126,13 +127,32 @@ func visible(gpus ...int) string {
 type paced struct {
 	what    string
 	command *exec.Cmd
-	out     bytes.Buffer
+	out     output
 	stderr  bytes.Buffer
 	in      io.WriteCloser
 	ended   chan error
 }
 
-// outcome of the program pace, and of gang.
+// output is what a program has printed so far.
+type output struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (o *output) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.data = append(o.data, data...)
+	return len(data), nil
+}
+
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.data)
+}
+
+// paceOutcome is what the programs pace and gang print.
 type paceOutcome struct {
 	Error           int      `json:"error"`
 	Done            uint64   `json:"done"`
@@ -196,7 +216,7 @@ func (p *paced) result(t *testing.T) paceOutcome {
 	case err := <-p.ended:
 		p.ended <- err
 		if err != nil {
-			t.Fatalf("%s ended with %v: %s%s", p.what, err, p.out.String(), p.stderr.String())
+			t.Fatalf("%s ended with %v: %s%s", p.what, err, p.out.text(), p.stderr.String())
 		}
 	case <-time.After(programTimeout):
 		t.Fatalf("%s does not end", p.what)
@@ -204,8 +224,8 @@ func (p *paced) result(t *testing.T) paceOutcome {
 	if p.stderr.Len() > 0 {
 		t.Errorf("%s wrote to standard error: %s", p.what, p.stderr.String())
 	}
-	if err := json.Unmarshal(p.out.Bytes(), &got); err != nil {
-		t.Fatalf("%s printed %q: %v", p.what, p.out.String(), err)
+	if err := json.Unmarshal([]byte(p.out.text()), &got); err != nil {
+		t.Fatalf("%s printed %q: %v", p.what, p.out.text(), err)
 	}
 	if got.Error != 0 {
 		t.Errorf("%s had CUDA error %d", p.what, got.Error)
