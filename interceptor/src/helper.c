@@ -104,7 +104,8 @@ static void *run(void *argument) {
 
 // Before the driver ends: from here on launches pass.
 static void stop(void *argument) {
-    struct process *process = argument;
+    struct process *process = __atomic_load_n(&sluice_process, __ATOMIC_ACQUIRE);
+    (void)argument; // a sanitizer in the program loses it
     uint32_t runs = HELPER_RUNS;
     struct timespec time = {.tv_nsec = STOP_WAIT};
     process_paces(process, PACING_SOME, PACING_NONE);
@@ -134,7 +135,7 @@ void helper_start(struct process *process) {
     lock_take(&process->helper_lock);
     if (process->helper == HELPER_NONE) {
         __atomic_store_n(&process->helper, HELPER_RUNS, __ATOMIC_RELEASE);
-        __cxa_atexit(stop, process, NULL);
+        __cxa_atexit(stop, NULL, NULL);
         if (!start_thread(process)) {
             __atomic_store_n(&process->helper, HELPER_MISSING, __ATOMIC_RELEASE);
             sluice_log(LOG_WARN, "no thread for pacing: slices end when something is launched");

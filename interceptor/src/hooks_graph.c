@@ -236,7 +236,7 @@ static cu_result launch(cu_result (*real)(cu_exec, cu_stream), cu_exec exec, cu_
 }
 
 static cu_result paced_launch(cu_result (*real)(cu_exec, cu_stream), cu_exec exec, cu_stream stream, bool per_thread) {
-    if (sluice_paced == NULL || pacer_pass((uintptr_t)exec, pacer_named(stream, per_thread))) return launch(real, exec, stream, per_thread);
+    if (!process_is_paced() || pacer_pass((uintptr_t)exec, pacer_named(stream, per_thread))) return launch(real, exec, stream, per_thread);
     PACED_CALL((uintptr_t)exec, stream, per_thread, launch(real, exec, stream, per_thread));
 }
 

@@ -55,7 +55,7 @@ EXPORT cu_result cuLaunchCooperativeKernelMultiDevice(cu_launch_params *launches
     DRIVER(cuLaunchCooperativeKernelMultiDevice);
     struct pacer_launch paced[DEVICES];
     bool entered[DEVICES];
-    if (sluice_paced == NULL || launches == NULL || count > DEVICES) return real(launches, count, flags);
+    if (!process_is_paced() || launches == NULL || count > DEVICES) return real(launches, count, flags);
     for (unsigned i = 0; i < count; i++) {
         paced[i] = (struct pacer_launch){.key = (uintptr_t)launches[i].function, .handle = launches[i].stream,
                                          .named = pacer_named(launches[i].stream, false)};

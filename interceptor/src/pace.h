@@ -94,11 +94,11 @@ static inline uint32_t pace_place(uint64_t key) { return (uint32_t)(key * 0x9e37
 static inline __attribute__((always_inline)) bool pace_pass(struct pace_lane *lane, const struct pace_function *functions, uint64_t key) {
     uint32_t at = pace_place(key), slot = at & (PACE_MEMBERS - 1);
     const struct pace_function *function = &functions[at];
-    if (__builtin_expect(function->key != key || lane->batch.member[slot] != at, 0)) return false;
-    int64_t room = lane->room - (int64_t)function->estimate;
+    if (__builtin_expect(__atomic_load_n(&function->key, __ATOMIC_RELAXED) != key || lane->batch.member[slot] != at, 0)) return false;
+    int64_t room = lane->room - (int64_t)__atomic_load_n(&function->estimate, __ATOMIC_RELAXED);
     if (__builtin_expect(room < 0, 0)) return false;
-    lane->room = room;
-    lane->launches++;
+    __atomic_store_n(&lane->room, room, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->launches, lane->launches + 1, __ATOMIC_RELAXED);
     lane->batch.count[slot]++;
     return true;
 }

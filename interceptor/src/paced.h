@@ -22,7 +22,7 @@
     static __attribute__((noinline)) cu_result slow_##symbol parameters {                                   \
         __typeof__(&name) real = (__typeof__(&name))real_needed(AT_##symbol);                               \
         if (real == NULL) return CU_SYMBOL_NOT_FOUND;                                                       \
-        if (sluice_paced == NULL || (passes)) return real arguments;                                        \
+        if (!process_is_paced() || (passes)) return real arguments;                                        \
         PACED_CALL(work, on, own_stream, real arguments);                                                   \
     }                                                                                                       \
     static __attribute__((noinline)) cu_result paced_##symbol parameters {                                  \
@@ -33,7 +33,7 @@
     }                                                                                                       \
     EXPORT cu_result name parameters {                                                                      \
         __typeof__(&name) real = (__typeof__(&name))real_address(AT_##symbol);                              \
-        if (__atomic_load_n(&sluice_paced, __ATOMIC_ACQUIRE) != NULL) return paced_##symbol arguments;      \
+        if (process_is_paced()) return paced_##symbol arguments;                                            \
         return real == NULL ? slow_##symbol arguments : real arguments;                                     \
     }
 

@@ -86,6 +86,7 @@ extern bool sluice_watch_pid __attribute__((visibility("hidden")));
 
 // The process, while something may be paced in it; NULL otherwise. A child of fork finds its parent's answer, and an empty process.
 extern struct process *sluice_paced __attribute__((visibility("hidden")));
+static inline bool process_is_paced(void) { return __atomic_load_n(&sluice_paced, __ATOMIC_ACQUIRE) != NULL; }
 // Changes what is known of that, if it is still what it was.
 void process_paces(struct process *process, enum pacing from, enum pacing to);
 

@@ -42,7 +42,8 @@ bool real_find(enum function at);
 // The driver's function of a hook that a program called directly, found if it was not yet; NULL where there is none.
 void *real_needed(enum function at);
 
-// The C library's dlsym, and its pthread_create, which older versions have in a library of its own; NULL where it is not loaded.
+// The C library's dlsym, and the pthread_create that the program has; older C libraries keep it in a library of its own, and where
+// that is not loaded there is none.
 void *real_dlsym(void);
 void *real_pthread_create(void);
 
