@@ -87,7 +87,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 	t.Helper()
 	return &sim{
 		t: t, a: arbiter.New(), byID: map[arbiter.Gate]*simGate{}, busy: map[byte]arbiter.Time{},
-		rnd: rand.New(rand.NewPCG(seed, 1)),
+		rnd: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // G404: the same each time
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *sim) sayDrained(p *proc, has, open bool) {
 
 // execute lets the GPUs run: processes with something queued have equal parts.
 func (s *sim) execute() {
-	for gpu := byte(0); gpu < 8; gpu++ {
+	for gpu := range byte(8) {
 		var running []*proc
 		for _, g := range s.gates {
 			for _, p := range g.procs {

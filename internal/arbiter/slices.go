@@ -46,30 +46,36 @@ func (t *tenant) fresh(g *gate) bool {
 
 // opened looks after a slice that is open.
 func (a *Arbiter) opened(t *tenant, now Time) {
-	idle := true
-	for _, g := range t.gates {
-		if !t.fresh(g) {
-			continue
-		}
-		t.ran = t.ran || g.seen.Ran
-		idle = idle && !g.seen.Running && !g.seen.Wants
-		if g.seen.Again && (t.end == Forever || t.end-now >= millisecond) {
-			// A process that was done with this sequence is let in only by another.
-			g.seen.Again = false
-			idle = false
-			a.actions = append(a.actions, Action{Verb: Open, Gate: g.id, Until: t.until, Contended: t.slice.contended})
-		}
-	}
+	heard, quiet := a.listen(t, now)
 	switch {
 	case now >= t.end:
 		a.over(t, now)
-	case t.ran && idle && t.anyFresh():
+	case heard && quiet && t.ran:
 		a.idle(t, now)
 	case t.suspect && !t.ran && now >= t.slice.opened+patience:
 		a.noShow(t, now)
 	default:
 		a.prolong(t, now)
 	}
+}
+
+// listen takes in what the processes say of an open slice: whether they said anything, and whether nothing is to run. A process
+// that was done with a sequence is let in only by another.
+func (a *Arbiter) listen(t *tenant, now Time) (heard, quiet bool) {
+	quiet = true
+	for _, g := range t.gates {
+		if !t.fresh(g) {
+			continue
+		}
+		heard = true
+		t.ran = t.ran || g.seen.Ran
+		quiet = quiet && !g.seen.Running && !g.seen.Wants
+		if g.seen.Again && t.end-now >= millisecond {
+			g.seen.Again = false
+			a.actions = append(a.actions, Action{Verb: Open, Gate: g.id, Until: t.until, Contended: t.slice.contended})
+		}
+	}
+	return heard, quiet
 }
 
 // idle ends a slice in which nothing runs. Another process may have been let in meanwhile, so it is looked again with the gates
@@ -79,15 +85,6 @@ func (a *Arbiter) idle(t *tenant, now Time) {
 	a.shut(t)
 	a.drain(t, now)
 	a.act(t, Action{Verb: Look})
-}
-
-func (t *tenant) anyFresh() bool {
-	for _, g := range t.gates {
-		if t.fresh(g) {
-			return true
-		}
-	}
-	return false
 }
 
 // noShow ends the slice of a tenant of which nobody has come again.
@@ -305,7 +302,7 @@ func (t *tenant) used(now Time) Time {
 	elapsed := now - t.from
 	var measured Time
 	for _, g := range t.gates {
-		measured = max(measured, Time(min(g.seen.GPUTime-g.base, uint64(Forever)))) //nolint:gosec // G115: it is not above
+		measured = max(measured, Time(min(g.seen.GPUTime-g.base, uint64(Forever))))
 		g.base = g.seen.GPUTime
 	}
 	// Beside others it had half of the GPU at least.

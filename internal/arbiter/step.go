@@ -142,9 +142,38 @@ func (t *tenant) awaited() bool {
 	return false
 }
 
-// schedule opens what can be opened, in the order of turns. A tenant of several GPUs whose turn it is keeps those
-// that are free for itself: others may have them only until the last of them will be.
+// schedule opens what can be opened, in the order of turns. A tenant of several GPUs whose turn it is keeps those that are
+// free for itself: others may have them only until the last of them will be.
 func (a *Arbiter) schedule(l *timeline, now Time) {
+	if !l.line(now) {
+		return
+	}
+	for _, t := range l.queue {
+		limit, free := Forever, now
+		for _, g := range t.gpus {
+			limit = min(limit, g.reserved)
+			if g.busy != nil {
+				free = max(free, a.freeAt(g.busy, now))
+			}
+		}
+		switch {
+		case free > now:
+			t.reserve(free)
+		case limit-now < shortSlice:
+			// What is left is not worth a switch.
+		case now-t.liveAt >= lifeCheck:
+			// One that died at the gate still seems to wait.
+			a.act(t, Action{Verb: Look, Live: true})
+			return
+		default:
+			t.refill(now)
+			a.open(t, now, limit)
+		}
+	}
+}
+
+// line puts those who may have a slice in the order of turns; false where nobody may.
+func (l *timeline) line(now Time) bool {
 	l.queue = l.queue[:0]
 	for _, t := range l.tenants {
 		if t.state == Closed && t.contends() {
@@ -152,7 +181,7 @@ func (a *Arbiter) schedule(l *timeline, now Time) {
 		}
 	}
 	if len(l.queue) == 0 {
-		return
+		return false
 	}
 	for _, g := range l.gpus {
 		g.reserved, g.mean = Forever, g.virtualAt(now, nil)
@@ -163,28 +192,16 @@ func (a *Arbiter) schedule(l *timeline, now Time) {
 	slices.SortStableFunc(l.queue, func(x, y *tenant) int {
 		return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.key, y.key))
 	})
-	for _, t := range l.queue {
-		limit, free := Forever, now
-		for _, g := range t.gpus {
-			limit = min(limit, g.reserved)
-			if g.busy != nil {
-				free = max(free, a.freeAt(g.busy, now))
-			}
-		}
-		switch {
-		case free > now && len(t.gpus) > 1:
-			for _, g := range t.gpus {
-				g.reserved = min(g.reserved, free)
-			}
-		case free > now || limit-now < shortSlice:
-		case now-t.liveAt >= lifeCheck:
-			// One that died at the gate still seems to wait.
-			a.act(t, Action{Verb: Look, Live: true})
-			return
-		default:
-			t.refill(now)
-			a.open(t, now, limit)
-		}
+	return true
+}
+
+// reserve keeps the GPUs of a tenant of several for it, from when all of them are free.
+func (t *tenant) reserve(from Time) {
+	if len(t.gpus) < 2 {
+		return
+	}
+	for _, g := range t.gpus {
+		g.reserved = min(g.reserved, from)
 	}
 }
 

@@ -194,5 +194,5 @@ func newClock() (clock, error) {
 }
 
 func (c clock) now() decide.Time {
-	return decide.Time(c.base) + decide.Time(time.Since(c.start)) //nolint:gosec // G115: the clock starts with the machine
+	return decide.Time(c.base) + decide.Time(time.Since(c.start))
 }

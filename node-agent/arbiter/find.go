@@ -53,7 +53,7 @@ func (f *finder) listen() error {
 	if err != nil {
 		return fmt.Errorf("making the arbiter's inotify: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "inotify") //nolint:gosec // G115: it is not negative
+	file := os.NewFile(uintptr(fd), "inotify")
 	const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 	if _, err := unix.InotifyAddWatch(fd, f.shares.Root(), events); err != nil {
 		return errors.Join(fmt.Errorf("watching the share directory: %w", err), file.Close())

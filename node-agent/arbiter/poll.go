@@ -111,7 +111,7 @@ func (p *poller) sleep(length decide.Time) (int, error) {
 		}
 		p.coarse = true
 	}
-	fds := []unix.PollFd{{Fd: int32(p.epoll), Events: unix.POLLIN}} //nolint:gosec // G115: a descriptor is an int32
+	fds := []unix.PollFd{{Fd: int32(p.epoll), Events: unix.POLLIN}}
 	timeout := unix.NsecToTimespec(int64(length))
 	if _, err := unix.Ppoll(fds, &timeout, nil); err != nil {
 		return 0, err //nolint:wrapcheck // the caller says what was done
@@ -124,7 +124,7 @@ func (p *poller) pwait2(length decide.Time) (int, error) {
 	timeout := unix.NsecToTimespec(int64(length))
 	var limit unsafe.Pointer
 	if length < decide.Forever/2 {
-		limit = unsafe.Pointer(&timeout)
+		limit = unsafe.Pointer(&timeout) //nolint:gosec // G103: the kernel takes it by its address
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events[0])), //nolint:gosec // G103: the kernel takes them by their address
 		uintptr(len(p.events)), uintptr(limit), 0, 0)

@@ -155,7 +155,7 @@ func until(t decide.Time) uint64 {
 	if t == decide.Forever {
 		return math.MaxUint64
 	}
-	return uint64(t) //nolint:gosec // G115: it is after the start of the machine
+	return uint64(t)
 }
 
 // report reads what the processes of a share say. What cannot be read says nothing.
@@ -224,10 +224,10 @@ func (a *Arbiter) take() {
 func (a *Arbiter) enter(turn *limits.Turn) {
 	turn.Set(limits.GateClosed)
 	s := &seat{turn: turn, mask: maskMin, rings: ringsSlice}
-	s.place = int32(len(a.seats)) //nolint:gosec // G115: a node has few shares
+	s.place = int32(len(a.seats))
 	for i, other := range a.seats {
 		if other == nil {
-			s.place = int32(i) //nolint:gosec // G115: a node has few shares
+			s.place = int32(i)
 		}
 	}
 	if int(s.place) == len(a.seats) {

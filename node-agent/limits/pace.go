@@ -70,7 +70,7 @@ func (t *Turn) Read(now int64, live bool) (Paces, error) {
 		}
 		if counts {
 			t.paces = append(t.paces, Pace{
-				Sequence: uint32(pace) >> sequenceShift, Bits: uint32(pace) & paceBits, Launches: uint32(pace >> launchesShift), //nolint:gosec // G115: the halves are meant
+				Sequence: uint32(pace) >> sequenceShift, Bits: uint32(pace) & paceBits, Launches: uint32(pace >> launchesShift),
 			})
 		}
 	}
@@ -81,7 +81,7 @@ func (t *Turn) Read(now int64, live bool) (Paces, error) {
 func (t *Turn) counts(i int, stamp, pace uint64, now int64, live bool) (bool, error) {
 	known := &t.dead[i]
 	dead := known.stamp == stamp && known.pace == pace
-	if uint32(pace)&(PaceWants|PaceRuns) == 0 || (!dead && !live) || (dead && !live && now-known.asked < askAgain) { //nolint:gosec // G115: the lower half is meant
+	if uint32(pace)&(PaceWants|PaceRuns) == 0 || (!dead && !live) || (dead && !live && now-known.asked < askAgain) {
 		return !dead, nil
 	}
 	alive, err := locked(t.usage, slotsOffset+int64(i)*slotSize)

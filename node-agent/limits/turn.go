@@ -99,7 +99,7 @@ func (t *Turn) mapPage(d *Door) error {
 	if err != nil {
 		return noShare(err, "page", t.ClaimUID, t.Index)
 	}
-	defer file.Close() //nolint:errcheck // the mapping outlives it
+	defer file.Close()
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return noShare(err, "page", t.ClaimUID, t.Index)

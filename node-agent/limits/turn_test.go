@@ -117,7 +117,7 @@ func TestReadBelievesTheLivingOnly(t *testing.T) {
 		{name: "who was found dead stays so", want: []limits.Pace{alive, drained}},
 		{name: "and is asked again later", now: 1e9, want: []limits.Pace{alive, drained}},
 		{name: "who says something else counts", change: func() { pace(1, 4, 6, 1) }, want: []limits.Pace{{Sequence: 6, Bits: 1, Launches: 4}, alive, drained}},
-		{name: "more slots than there are are no slots", change: func() { binary.NativeEndian.PutUint32(page[12:], math.MaxUint32) }, live: true, want: []limits.Pace{alive, drained}},
+		{name: "slots beyond the last are none", change: func() { binary.NativeEndian.PutUint32(page[12:], math.MaxUint32) }, live: true, want: []limits.Pace{alive, drained}},
 		{name: "a ledger that was cut short says what is left", change: func() { page = page[:4096+3*64] }, live: true, want: []limits.Pace{alive}},
 		{name: "one that is empty says nothing", change: func() { page = nil }, live: true},
 	} {
@@ -193,7 +193,7 @@ func TestTurnWants(t *testing.T) {
 			page, err := os.ReadFile(filepath.Join(dir, "limits"))
 			if err == nil {
 				binary.NativeEndian.PutUint32(page[4:], 1)
-				err = os.WriteFile(filepath.Join(dir, "limits"), page, 0o600)
+				err = os.WriteFile(filepath.Join(dir, "limits"), page, 0o600) //nolint:gosec // G703: the path is the test's own
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -61,7 +61,7 @@ func begin(b *testing.B, arguments ...string) *rig {
 		b.Fatalf("building the tenants: %v\n%s", err, out)
 	}
 	// Shares lie on a tmpfs.
-	root, err := os.MkdirTemp("/dev/shm", "sluice-arbiter-")
+	root, err := os.MkdirTemp("/dev/shm", "sluice-arbiter-") //nolint:usetesting // a test's directory is on a disk
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func begin(b *testing.B, arguments ...string) *rig {
 	if r.arbiter, err = arbiter.Begin(arbiter.Options{Shares: door, Metrics: metrics, Log: logr.Discard()}); err != nil {
 		b.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) //nolint:usetesting // it ends after the tenants
 	ended := make(chan error)
 	go func() { ended <- r.arbiter.Run(ctx) }()
 	child := exec.CommandContext(b.Context(), program, arguments...)
