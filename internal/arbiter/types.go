@@ -115,7 +115,7 @@ type Action struct {
 	Live bool
 }
 
-// Snapshot is what a share has had so far.
+// Snapshot is what the tenant of a share has had so far. All shares of one open and close together.
 type Snapshot struct {
 	// Slices were opened, Overruns of them did not drain in time.
 	Slices, Overruns uint64
