@@ -51,7 +51,9 @@ static uint64_t act_all(struct process *process, struct word *words, int *count)
         struct pacer *pacer = __atomic_load_n(&process->devices[i].pacer, __ATOMIC_ACQUIRE);
         if (pacer == NULL) continue;
         lock_take(&pacer->lock);
-        uint64_t at = pacer_act(pacer, pacer_now(), NULL, true);
+        struct pacer_hold hold = pacer_hold(process);
+        uint64_t at = pacer_act(pacer, &(struct pacer_look){.now = pacer_now(), .all = true, .alone = hold.alone});
+        pacer_release(process, &hold);
         if (at < next) next = at;
         if (pacer->state == PACER_OPEN && pacer->by != NULL) {
             words[(*count)++] = (struct word){.value = pacer->admitted, .address = (uintptr_t)pacer->word, .flags = WORD_OF_32_BITS};
@@ -85,11 +87,9 @@ static void wait(const struct word *words, int count, bool one_device, uint64_t 
 
 static void *run(void *argument) {
     struct process *process = argument;
-    int mode = 2; // relaxed: nobody's capture is disturbed from here
     struct word words[MOST_WORDS];
     syscall(SYS_prctl, PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     syscall(SYS_prctl, PR_SET_NAME, "sluice", 0, 0, 0);
-    if (HAVE(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     while (__atomic_load_n(&process->helper, __ATOMIC_ACQUIRE) == HELPER_RUNS) {
         int count = 1;
         words[0] = (struct word){.value = __atomic_load_n(&process->helper_call, __ATOMIC_ACQUIRE),

@@ -274,21 +274,20 @@ EXPORT cu_result cuDeviceGraphMemTrim(cu_device ordinal) {
 }
 
 // While streams are captured nobody asks one whether it is done.
-static void count_capture(struct process *process, int change) {
+void capture_counted(struct process *process, int change) {
     lock_take(&process->capture_lock);
     __atomic_fetch_add(&process->captures, (uint32_t)change, __ATOMIC_ACQ_REL);
     pacer_renew(process);
     lock_drop(&process->capture_lock);
 }
 
-// Captures are counted before they begin, so that nobody takes a capturing stream for a running one. A count that stays
-// behind, because its stream was destroyed, only costs a question to the driver.
+// Captures are counted before they begin, so that nobody takes a capturing stream for a running one.
 #define BEGIN_CAPTURE(call)                                                                  \
     struct process *process = process_limited();                                             \
     if (process == NULL) return call;                                                        \
-    count_capture(process, 1);                                                               \
+    capture_counted(process, 1);                                                             \
     cu_result result = call;                                                                 \
-    if (result != CU_OK) count_capture(process, -1);                                         \
+    if (result != CU_OK) capture_counted(process, -1);                                       \
     return result
 
 EXPORT cu_result cuStreamBeginCapture(cu_stream stream) {
@@ -325,7 +324,7 @@ EXPORT cu_result cuStreamBeginCaptureToGraph_ptsz(cu_stream stream, cu_graph gra
 
 // A call that ends no capture, because there was none, takes nothing off the count.
 static cu_result ended(struct process *process, bool captured, cu_result result) {
-    if (captured) count_capture(process, -1);
+    if (captured) capture_counted(process, -1);
     return result;
 }
 

@@ -32,8 +32,8 @@
         return real arguments;                                                                              \
     }                                                                                                       \
     EXPORT cu_result name parameters {                                                                      \
-        __typeof__(&name) real = (__typeof__(&name))real_address(AT_##symbol);                              \
         if (process_is_paced()) return paced_##symbol arguments;                                            \
+        __typeof__(&name) real = (__typeof__(&name))real_address(AT_##symbol);                              \
         return real == NULL ? slow_##symbol arguments : real arguments;                                     \
     }
 

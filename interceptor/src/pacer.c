@@ -25,9 +25,8 @@
 #define MOST_SLEEP 500000
 #define RENEW_AFTER 200000000ull
 
-#define NOTHING {UINT64_MAX, NULL}
 uint64_t sluice_epoch = EPOCH_OF_NONE;
-__thread struct pacer_cache pacer_cache[PACER_CACHED] = {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING};
+__thread struct pacer_cache pacer_cache[PACER_CACHED] = {[0 ... PACER_CACHED - 1] = {.stream = UINT64_MAX}};
 
 uint64_t pacer_now(void) {
     struct timespec time;
@@ -84,15 +83,20 @@ static bool locate(struct pacer_launch *launch) {
     return launch->pacer != NULL;
 }
 
-// Our own calls must not disturb a capture of another thread.
-static bool relax(const struct process *process, int *mode) {
-    *mode = 2;
-    if (__atomic_load_n(&process->captures, __ATOMIC_ACQUIRE) == 0 || !HAVE(cuThreadExchangeStreamCaptureMode)) return false;
-    return REAL(cuThreadExchangeStreamCaptureMode)(mode) == CU_OK;
+struct pacer_hold pacer_hold(struct process *process) {
+    struct pacer_hold hold = {.mode = 2, .alone = true};
+    lock_take(&process->capture_lock);
+    if (__atomic_load_n(&process->captures, __ATOMIC_ACQUIRE) == 0) return hold;
+    lock_drop(&process->capture_lock);
+    hold.alone = false;
+    hold.relaxed = HAVE(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(&hold.mode) == CU_OK;
+    return hold;
 }
 
-static void restore(bool relaxed, int mode) {
-    if (relaxed) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+void pacer_release(struct process *process, const struct pacer_hold *hold) {
+    int mode = hold->mode;
+    if (hold->relaxed) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+    if (hold->alone) lock_drop(&process->capture_lock);
 }
 
 // An event has to be made in the context of its stream.
@@ -114,23 +118,21 @@ static void drop_events(struct pacer *pacer, uint32_t lane, bool destroy) {
 }
 
 static void look(struct pacer *pacer, cu_context context) {
-    int mode;
-    bool relaxed = relax(pacer->process, &mode);
-    pacer_poll(pacer, pacer_now(), context, false);
-    restore(relaxed, mode);
+    struct pacer_hold hold = pacer_hold(pacer->process);
+    pacer_poll(pacer, &(struct pacer_look){.now = pacer_now(), .context = context, .alone = hold.alone});
+    pacer_release(pacer->process, &hold);
 }
 
 // Records an event that closes the lane's batch, or begins one. Under the lock.
 static void record(struct pacer *pacer, struct pace_lane *lane, bool start) {
     uint32_t at = (uint32_t)(lane - pacer->pace.lanes);
-    int mode;
     if (!pace_mark_room(lane)) look(pacer, lane->context);
     if (!pace_mark_room(lane) || !HAVE(cuEventRecord)) return;
-    bool relaxed = relax(pacer->process, &mode);
+    struct pacer_hold hold = pacer_hold(pacer->process);
     cu_event *event = &pacer->events[at][pace_mark(&pacer->pace, lane, pacer_now(), start)];
     bool good = *event != NULL || make_event(event, lane->context);
     if (!good || REAL(cuEventRecord)(*event, (cu_stream)(uintptr_t)lane->stream) != CU_OK) pace_unmark(&pacer->pace, lane);
-    restore(relaxed, mode);
+    pacer_release(pacer->process, &hold);
 }
 
 void pacer_close_batch(struct pacer *pacer, struct pace_lane *lane) {
@@ -173,10 +175,9 @@ static void wait_at_gate(struct pacer *pacer, const struct pacer_place *place, u
 }
 
 static void act(struct pacer *pacer, cu_context context) {
-    int mode;
-    bool relaxed = relax(pacer->process, &mode);
-    pacer_act(pacer, pacer_now(), context, false);
-    restore(relaxed, mode);
+    struct pacer_hold hold = pacer_hold(pacer->process);
+    pacer_act(pacer, &(struct pacer_look){.now = pacer_now(), .context = context, .alone = hold.alone});
+    pacer_release(pacer->process, &hold);
 }
 
 static void pass_gate(struct pacer_launch *launch) {

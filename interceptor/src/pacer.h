@@ -12,7 +12,7 @@
 #include "pace.h"
 #include "process.h"
 
-#define PACER_CACHED 8u      // lanes that a thread has at hand, a power of two
+#define PACER_CACHED 32u     // lanes that a thread has at hand, a power of two
 #define PACER_NOT_ADMITTED 7u // no gate has such a word
 #define PACER_NO_STREAM UINT64_MAX // of a lane whose stream was destroyed
 
@@ -56,7 +56,7 @@ struct pacer_cache {
 };
 extern __thread struct pacer_cache pacer_cache[PACER_CACHED] __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
-static inline struct pacer_cache *pacer_cached(uint64_t stream) { return &pacer_cache[stream * 0x9e3779b97f4a7c15ull >> 61]; }
+static inline struct pacer_cache *pacer_cached(uint64_t stream) { return &pacer_cache[stream * 0x9e3779b97f4a7c15ull >> 59]; }
 
 // Lanes of the epoch may be used without asking the driver. It has a value of no lane while none may.
 extern uint64_t sluice_epoch __attribute__((visibility("hidden")));
@@ -101,10 +101,26 @@ cu_result pacer_after(struct pacer_launch *launch, cu_result result);
 // Begins pacing of a device whose shares are known; false where there is no memory for it.
 bool pacer_begin(struct process *process, struct device *device);
 
-// Under the lock: sees how far the work is. `context` is the current one, whose streams may be asked; with `switch_context` all may.
-void pacer_poll(struct pacer *pacer, uint64_t now, cu_context context, bool switch_context);
-// Under the lock: does what is due, and says when to look again.
-uint64_t pacer_act(struct pacer *pacer, uint64_t now, cu_context context, bool switch_context);
+// Our own calls of the driver must not end anybody's capture: with one going on, they are made in relaxed mode, and no stream is
+// asked; without one, none begins meanwhile.
+struct pacer_hold {
+    bool alone; // nothing is captured
+    int mode;   // of captures, that the thread had
+    bool relaxed;
+};
+struct pacer_hold pacer_hold(struct process *process);
+void pacer_release(struct process *process, const struct pacer_hold *hold);
+
+// What a look may ask: the streams of a context, or with `all` of every one, where the thread's current context may be another
+// afterwards.
+struct pacer_look {
+    uint64_t now;
+    cu_context context;
+    bool all, alone;
+};
+// Under the lock, and between hold and release: sees how far the work is; does what is due, and says when to look again.
+void pacer_poll(struct pacer *pacer, const struct pacer_look *look);
+uint64_t pacer_act(struct pacer *pacer, const struct pacer_look *look);
 
 uint64_t pacer_now(void);
 

@@ -32,30 +32,23 @@ static void poll_events(struct pacer *pacer, uint32_t at, uint64_t now) {
 }
 
 // Whether the stream is empty; `asked` says whether it could be asked. Not while anything is captured: the question would end
-// a capture. The default stream of a thread is another one here.
-static bool stream_empty(struct pacer *pacer, const struct pace_lane *lane, cu_context context, bool switch_context, bool *asked) {
-    struct process *process = pacer->process;
-    bool empty = false;
-    *asked = false;
-    if (lane->stream == (uintptr_t)CU_THREAD_STREAM || lane->owner == NULL || !HAVE(cuStreamQuery)) return false;
-    if (lane->context != context && !(switch_context && HAVE(cuCtxSetCurrent))) return false;
-    lock_take(&process->capture_lock);
-    if (__atomic_load_n(&process->captures, __ATOMIC_ACQUIRE) == 0) {
-        *asked = !switch_context || REAL(cuCtxSetCurrent)(lane->context) == CU_OK;
-        if (*asked) empty = REAL(cuStreamQuery)((cu_stream)(uintptr_t)lane->stream) != CU_NOT_READY;
+// a capture. The default stream of a thread is another one here, and that of a stream which was destroyed may be another's.
+static bool stream_empty(const struct pace_lane *lane, const struct pacer_look *look, bool *asked) {
+    *asked = look->alone && lane->stream != (uintptr_t)CU_THREAD_STREAM && lane->owner != NULL && HAVE(cuStreamQuery);
+    if (*asked && lane->context != look->context) {
+        *asked = look->all && HAVE(cuCtxSetCurrent) && REAL(cuCtxSetCurrent)(lane->context) == CU_OK;
     }
-    lock_drop(&process->capture_lock);
-    return empty;
+    return *asked && REAL(cuStreamQuery)((cu_stream)(uintptr_t)lane->stream) != CU_NOT_READY;
 }
 
-void pacer_poll(struct pacer *pacer, uint64_t now, cu_context context, bool switch_context) {
+void pacer_poll(struct pacer *pacer, const struct pacer_look *look) {
     for (uint32_t i = 0; i < pacer->pace.lanes_used; i++) {
         struct pace_lane *lane = &pacer->pace.lanes[i];
         if (lane->stream == 0) continue;
-        poll_events(pacer, i, now);
+        poll_events(pacer, i, look->now);
         if (lane->head != lane->tail || pace_pending(lane) <= 0) continue;
-        bool asked, empty = stream_empty(pacer, lane, context, switch_context, &asked);
-        pace_look(&pacer->pace, lane, asked, empty, now);
+        bool asked, empty = stream_empty(lane, look, &asked);
+        pace_look(&pacer->pace, lane, asked, empty, look->now);
     }
 }
 
@@ -75,8 +68,9 @@ static uint64_t drain_period(uint64_t since) {
 }
 
 // The end of a slice: drained, or when to look again.
-static uint64_t end(struct pacer *pacer, uint64_t now, cu_context context, bool switch_context) {
-    pacer_poll(pacer, now, context, switch_context);
+static uint64_t end(struct pacer *pacer, const struct pacer_look *look) {
+    uint64_t now = look->now;
+    pacer_poll(pacer, look);
     if (pacer->by != NULL) gate_count_overrun(pacer->by);
     if (is_quiet(pacer, now)) {
         pacer_drained(pacer, now);
@@ -93,20 +87,20 @@ static uint64_t idle_period(const struct pacer *pacer) {
 
 static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-uint64_t pacer_act(struct pacer *pacer, uint64_t now, cu_context context, bool switch_context) {
-    uint64_t period;
+uint64_t pacer_act(struct pacer *pacer, const struct pacer_look *look) {
+    uint64_t now = look->now, period;
     if (pacer->state == PACER_IDLE) return UINT64_MAX;
     if (pacer->state == PACER_OPEN && !pacer_still_open(pacer, now)) pacer_end_slice(pacer, now);
-    if (pacer->state == PACER_ENDING) return end(pacer, now, context, switch_context);
+    if (pacer->state == PACER_ENDING) return end(pacer, look);
     uint64_t until = pacer->by == NULL ? pacer->open_until : lesser(gate_open_until(pacer->by), gate_lease(pacer->process->heartbeat) + 1);
     period = idle_period(pacer);
     if (period == 0) return until;
     if (now - pacer->seen_at >= period) {
-        pacer_poll(pacer, now, context, switch_context);
+        pacer_poll(pacer, look);
         if (is_quiet(pacer, now)) {
             // What was launched between the look and the withdrawal is waited for.
             pacer_end_slice(pacer, now);
-            return end(pacer, now, context, switch_context);
+            return end(pacer, look);
         }
     }
     return lesser(until, pacer->seen_at + period);

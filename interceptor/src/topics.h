@@ -18,6 +18,8 @@ void pool_settle_dirty(struct process *process);
 void graph_freed(struct process *process);
 void graph_settle_dirty(struct process *process);
 bool stream_captures(struct process *process, cu_stream stream, bool per_thread);
+// A capture more, or one less.
+void capture_counted(struct process *process, int change);
 
 // hooks_vmm.c: an array, or a multicast object, lets go of the memory that was mapped into it.
 void vmm_unbind_all(struct process *process, const void *object);
