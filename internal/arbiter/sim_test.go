@@ -58,6 +58,7 @@ type gang struct {
 
 type simGate struct {
 	id        arbiter.Gate
+	tenant    string
 	gpu       byte
 	procs     []*proc
 	sequence  int
@@ -68,6 +69,7 @@ type simGate struct {
 	gpuTime   float64
 	bell      bool
 	overruns  int
+	overran   bool
 }
 
 type sim struct {
@@ -93,7 +95,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 
 // share adds a share with its processes.
 func (s *sim) share(tenant string, gpu byte, compute uint32, capped bool, procs ...*proc) *simGate {
-	g := &simGate{gpu: gpu, procs: procs}
+	g := &simGate{tenant: tenant, gpu: gpu, procs: procs}
 	for _, p := range procs {
 		p.gate = g
 		if p.lie == 0 {
@@ -293,6 +295,7 @@ func (s *sim) do(action arbiter.Action) {
 	g := s.byID[action.Gate]
 	switch action.Verb {
 	case arbiter.Open:
+		s.mustBeAlone(g)
 		g.sequence++
 		g.open, g.until, g.contended, g.finish = true, action.Until, action.Contended, 0
 	case arbiter.Prolong:
@@ -302,12 +305,31 @@ func (s *sim) do(action arbiter.Action) {
 		g.until, g.contended = action.Until, action.Contended
 	case arbiter.Overrun:
 		g.overruns++
+		g.open, g.overran = false, true
+	case arbiter.Close:
 		g.open = false
-	case arbiter.Close, arbiter.Shut:
-		g.open = false
+	case arbiter.Shut:
+		g.open, g.overran = false, false
 	case arbiter.Finish:
 		g.finish = int(action.Launches)
 	case arbiter.Look:
+	}
+}
+
+// mustBeAlone fails where another tenant may launch on the GPU, or still runs there and was not given up.
+func (s *sim) mustBeAlone(g *simGate) {
+	for _, other := range s.gates {
+		if other.tenant == g.tenant || other.gpu != g.gpu || other.overran {
+			continue
+		}
+		if other.open && s.now < other.until {
+			s.t.Errorf("at %d two tenants have GPU %d: %s and %s", s.now, g.gpu, g.tenant, other.tenant)
+		}
+		for _, p := range other.procs {
+			if p.runs && !p.dead && p.queued > 0 {
+				s.t.Errorf("at %d GPU %d is given to %s while %s runs", s.now, g.gpu, g.tenant, other.tenant)
+			}
+		}
 	}
 }
 
