@@ -54,7 +54,7 @@ func (s *script) step() {
 				s.a.Report(s.now, action.Gate, seen)
 				continue
 			}
-			names := []string{"", "open", "prolong", "close", "shut", "overrun", "finish"}
+			names := []string{"", "open", "reopen", "prolong", "close", "shut", "overrun", "finish"}
 			s.did = append(s.did, fmt.Sprintf("%s %d", names[action.Verb], action.Gate))
 		}
 	}
@@ -115,7 +115,7 @@ func TestAProcessThatWantsAgainIsLetInByAnotherSequence(t *testing.T) {
 	// One process is done and wants again while another runs.
 	s.say(g, arbiter.Report{Wants: true, Again: true, Ran: true, Running: true})
 	s.step()
-	s.want("when it wants again", "open 0")
+	s.want("when it wants again", "reopen 0")
 	s.say(g, arbiter.Report{Ran: true})
 	s.step()
 	s.want("when all are done before the end", "shut 0", "open 1")

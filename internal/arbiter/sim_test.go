@@ -294,7 +294,7 @@ func (s *sim) arbitrate() {
 func (s *sim) do(action arbiter.Action) {
 	g := s.byID[action.Gate]
 	switch action.Verb {
-	case arbiter.Open:
+	case arbiter.Open, arbiter.Reopen:
 		s.mustBeAlone(g)
 		g.sequence++
 		g.open, g.until, g.contended, g.finish = true, action.Until, action.Contended, 0

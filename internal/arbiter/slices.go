@@ -72,7 +72,7 @@ func (a *Arbiter) listen(t *tenant, now Time) (heard, quiet bool) {
 		quiet = quiet && !g.seen.Running && !g.seen.Wants
 		if g.seen.Again && t.end-now >= millisecond {
 			g.seen.Again = false
-			a.actions = append(a.actions, Action{Verb: Open, Gate: g.id, Until: t.until, Contended: t.slice.contended})
+			a.actions = append(a.actions, Action{Verb: Reopen, Gate: g.id, Until: t.until, Contended: t.slice.contended})
 		}
 	}
 	return heard, quiet

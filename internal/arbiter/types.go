@@ -87,6 +87,8 @@ type Verb uint8
 const (
 	// Open opens the gate with a new sequence.
 	Open Verb = iota + 1
+	// Reopen does so within a slice, for a process that was done with the last sequence and wants again.
+	Reopen
 	// Prolong changes until when an open gate is open, and whether others want the GPU.
 	Prolong
 	// Close ends the slice before its time.
@@ -105,9 +107,9 @@ const (
 type Action struct {
 	Verb Verb
 	Gate Gate
-	// Until is of Open and Prolong.
+	// Until is of Open, Reopen and Prolong.
 	Until Time
-	// Contended is of Open and Prolong: others want the GPU.
+	// Contended is of the same: others want the GPU.
 	Contended bool
 	// Launches is of Finish.
 	Launches uint32

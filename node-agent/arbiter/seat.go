@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	// ringsSlice is how many rings a slice explains, and as many again for each process of the share up to mostProcesses;
-	// ringsKept bounds how many are kept. One more is served every ringAgain.
+	// ringsSlice is how many rings a slice explains, where the last is shortSlice ago. Each process of the share, up to
+	// mostProcesses, explains as many and one ring more is served, once in each ringAgain. ringsKept bounds how many are kept.
 	ringsSlice    = 2
 	mostProcesses = 16
 	ringsKept     = 2 * ringsSlice * (mostProcesses + 1)
 	ringAgain     = decide.Time(20_000_000)
+	shortSlice    = decide.Time(1_000_000)
 	// maskMin is how long a bell that rings more often is not heard; it doubles up to maskMax.
 	maskMin = decide.Time(1_000_000)
 	maskMax = decide.Time(50_000_000)
@@ -36,6 +37,8 @@ type seat struct {
 	mask      decide.Time
 	until     decide.Time
 	processes int
+	// slice is when a slice last explained rings, spoke when its processes did.
+	slice, spoke decide.Time
 	// count is how often it was served since it was emptied.
 	count int
 	// ringing says that it is already in the list of those to be served.
@@ -44,8 +47,16 @@ type seat struct {
 }
 
 // opened takes in that a slice begins, at which its processes have something to say.
-func (s *seat) opened() {
-	s.rings = min(ringsKept, s.rings+ringsSlice*(1+min(s.processes, mostProcesses)))
+func (s *seat) opened(now decide.Time) {
+	if now-s.slice < shortSlice {
+		return
+	}
+	s.rings = min(ringsKept, s.rings+ringsSlice)
+	if now-s.spoke >= ringAgain {
+		s.spoke = now
+		s.rings = min(ringsKept, s.rings+ringsSlice*min(s.processes, mostProcesses))
+	}
+	s.slice = now
 	s.mask = maskMin
 }
 

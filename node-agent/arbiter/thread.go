@@ -112,8 +112,11 @@ func (a *Arbiter) do(action *decide.Action, now decide.Time) bool {
 		return true
 	case decide.Open:
 		s.turn.Open(until(action.Until), action.Contended)
-		s.opened()
+		s.opened(now)
 		a.metrics.slice()
+		a.rouse(s)
+	case decide.Reopen:
+		s.turn.Open(until(action.Until), action.Contended)
 		a.rouse(s)
 	case decide.Prolong:
 		s.turn.Prolong(until(action.Until), action.Contended)
