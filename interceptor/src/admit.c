@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slices: how one begins for this process, goes on, ends, and is drained. The arbiter's gates decide where they hold; without
-// one, the process paces itself, by the same steps.
+// Slices: how one begins for this process, goes on, ends, and is drained. The arbiter's gates decide where they hold; elsewhere
+// the process paces itself, by the same steps.
 
 #include <linux/futex.h>
 #include <stddef.h>
@@ -96,7 +96,8 @@ bool pacer_still_open(struct pacer *pacer, uint64_t now) {
 
 void pacer_end_slice(struct pacer *pacer, uint64_t now) {
     __atomic_store_n(&pacer->admitted, PACER_NOT_ADMITTED, __ATOMIC_SEQ_CST);
-    if (pacer->by == NULL) __atomic_store_n(&pacer->self_word, (pacer->self_word & ~7u) + SLUICE_GATE_CLOSED, __ATOMIC_RELEASE);
+    uint32_t closed = (pacer->self_word & ~7u) + SLUICE_GATE_CLOSED;
+    if (pacer->by == NULL) __atomic_store_n(&pacer->self_word, closed, __ATOMIC_RELEASE);
     pacer->state = PACER_ENDING;
     pacer->ended_at = now;
     pacer->quiet = false;

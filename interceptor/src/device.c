@@ -50,7 +50,8 @@ static enum device_state make_share(struct process *process, struct device *devi
         process_closed("SLUICE_MEMORY_LIMIT", reason);
         return DEVICE_CLOSED;
     }
-    if (!quota_parse_limits(mode_compute(), device->ordinal, device->uuid, &compute) || (compute.given && (compute.bytes < 1 || compute.bytes > 100))) {
+    bool good = quota_parse_limits(mode_compute(), device->ordinal, device->uuid, &compute);
+    if (!good || (compute.given && (compute.bytes < 1 || compute.bytes > 100))) {
         process_closed("SLUICE_COMPUTE_LIMIT", "it is not a percentage from 1 to 100, nor a list such as 0=30,GPU-...=50");
         return DEVICE_CLOSED;
     }

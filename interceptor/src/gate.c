@@ -24,7 +24,8 @@ uint32_t gate_word(const struct gate *gate) {
 }
 
 bool gate_holds(const struct gate *gate, const struct sluice_heartbeat *heartbeat, uint64_t now) {
-    return heartbeat != NULL && gate_paces(gate) && SLUICE_GATE_STATE(gate_word(gate)) != SLUICE_GATE_NONE && now <= gate_lease(heartbeat);
+    if (heartbeat == NULL || now > gate_lease(heartbeat) || !gate_paces(gate)) return false;
+    return SLUICE_GATE_STATE(gate_word(gate)) != SLUICE_GATE_NONE;
 }
 
 uint64_t gate_open_until(const struct gate *gate) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gate of one share: what the node's arbiter says in the limits page, and what this process says in its slot of the ledger.
+// The gate of one share: what the node's arbiter says in the limits page, and what this process says in its slot.
 
 #ifndef SLUICE_GATE_H
 #define SLUICE_GATE_H

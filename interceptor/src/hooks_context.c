@@ -48,6 +48,13 @@ static void context_counted(struct process *process, int change) {
     pacer_renew(process);
 }
 
+// A context on a device where no limit holds: it is counted for good, so that nobody takes another for the only one.
+static cu_result created_elsewhere(cu_result result) {
+    struct process *process = process_limited();
+    if (process != NULL && result == CU_OK) context_counted(process, 1);
+    return result;
+}
+
 static void created(struct process *process, struct device *device, cu_context context, uint64_t bytes) {
     struct track_entry entry = {.key = (uintptr_t)context, .kind = TRACK_CONTEXT, .bytes = bytes,
                                 .device = (int16_t)device->ordinal,
@@ -58,7 +65,7 @@ static void created(struct process *process, struct device *device, cu_context c
 
 #define CREATE(context, device_ordinal, call)                                   \
     struct device *device = device_limited(device_ordinal);                     \
-    if (device == NULL || (context) == NULL) return call;                       \
+    if (device == NULL || (context) == NULL) return created_elsewhere(call);    \
     uint64_t bytes = charge_context_figure(device);                             \
     if (!charge_take(device, bytes)) return CU_OUT_OF_MEMORY;                   \
     cu_result result = call;                                                    \
@@ -125,7 +132,7 @@ EXPORT cu_result cuDevicePrimaryCtxRetain(cu_context *context, cu_device ordinal
     DRIVER(cuDevicePrimaryCtxRetain);
     struct device *device = device_limited(ordinal);
     struct process *process = process_limited();
-    if (device == NULL || context == NULL) return real(context, ordinal);
+    if (device == NULL || context == NULL) return created_elsewhere(real(context, ordinal));
     lock_take(&device->lock);
     uint64_t bytes = device->primary_charged ? 0 : charge_context_figure(device);
     cu_result result = CU_OUT_OF_MEMORY;

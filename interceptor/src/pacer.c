@@ -64,10 +64,8 @@ void pacer_renew(struct process *process) {
     __atomic_store_n(&sluice_epoch, captures ? EPOCH_OF_NONE : next, __ATOMIC_RELEASE);
 }
 
-// Whether the default streams need no asking: there is one device, with one context.
-static bool is_plain(const struct process *process) {
-    return __atomic_load_n(&process->device_count, __ATOMIC_RELAXED) == 1 && __atomic_load_n(&process->living, __ATOMIC_RELAXED) <= 1;
-}
+// Whether the default streams need no asking: there is one context.
+static bool is_plain(const struct process *process) { return __atomic_load_n(&process->living, __ATOMIC_RELAXED) <= 1; }
 
 // Finds the pacer. Where nothing is paced after the first context was seen, nobody asks again.
 static bool locate(struct pacer_launch *launch) {
@@ -192,7 +190,7 @@ static void pass_gate(struct pacer_launch *launch) {
         // The helper's work, where there is no helper.
         if (__atomic_load_n(&pacer->process->helper, __ATOMIC_ACQUIRE) == HELPER_MISSING) act(pacer, launch->context);
         now = pacer_now();
-    } while (!pacer_admit(pacer, now, &place));
+    } while (process_is_paced() && !pacer_admit(pacer, now, &place));
     pacer->waiters--;
     gate_count_wait(pacer->by == NULL ? &pacer->gates[0] : pacer->by, now - began);
 }
