@@ -144,6 +144,24 @@ func TestTheDeadHoldNobodyUp(t *testing.T) {
 	}
 }
 
+func TestWhoWasStoppedHasItsShareAgainAndNoMore(t *testing.T) {
+	s := newSim(t, 10)
+	stopped := s.share("stopped", 0, 5000, false, &proc{kernel: 500 * us}).procs[0]
+	other := s.share("other", 0, 5000, false, &proc{kernel: 500 * us}).procs[0]
+	s.run(sec)
+	for !stopped.runs {
+		s.run(tick)
+	}
+	stopped.stopped = true
+	before := other.got
+	s.run(4 * sec)
+	within(t, "the other, beside a stopped one,", 100*float64(other.got-before)/float64(4*sec), 99, 1)
+	stopped.stopped = false
+	before = other.got
+	s.run(sec)
+	within(t, "the other, after it went on,", 100*float64(other.got-before)/float64(sec), 49, 3)
+}
+
 func TestAPersistentKernelAloneIsNotDisturbed(t *testing.T) {
 	s := newSim(t, 7)
 	g := s.share("persistent", 0, 1000, false, &proc{kernel: 0})

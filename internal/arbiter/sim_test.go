@@ -42,7 +42,7 @@ type proc struct {
 	runs, drained, wants     bool
 	idleFor                  arbiter.Time
 	launches, done           int
-	dead                     bool
+	dead, stopped            bool
 	// got is the GPU time that it really had, waits the longest times from a request to its admission.
 	got       arbiter.Time
 	wantSince arbiter.Time
@@ -127,7 +127,7 @@ func (s *sim) run(length arbiter.Time) {
 
 // work is what a process and its library do at one moment.
 func (s *sim) work(p *proc) {
-	if p.dead {
+	if p.dead || p.stopped {
 		return
 	}
 	g := p.gate

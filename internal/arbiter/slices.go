@@ -241,6 +241,9 @@ func (a *Arbiter) shut(t *tenant) {
 // done ends a slice of which nothing runs any more.
 func (a *Arbiter) done(t *tenant, now Time) {
 	a.charge(t, now)
+	if t.state == Overrunning {
+		t.rejoin(now) // what it could not have meanwhile it does not get later
+	}
 	a.shut(t)
 	t.leave()
 	t.state = Closed

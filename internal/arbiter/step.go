@@ -81,15 +81,19 @@ func (a *Arbiter) wake(t *tenant, now Time) {
 	}
 }
 
-// join gives a tenant that can have the GPU its place among those who want it: it may be behind by one slice, whatever it
-// did not use before. Where it is behind the one that runs, and not ahead of all, that one's slice ends.
+// rejoin gives a tenant its place among those who want the GPU: it may be behind by one slice, whatever it did not use before.
+func (t *tenant) rejoin(now Time) {
+	t.virtual = max(t.virtual, t.around(now)-float64(t.longest())/t.weight)
+}
+
+// join takes a tenant in that can have the GPU now. Where it is behind the one that runs, and not ahead of all, that one's slice ends.
 func (a *Arbiter) join(t *tenant, now Time, woken bool) {
 	for _, g := range t.gpus {
 		if r := g.busy; r != nil && r.state == Opened && now-r.from > long {
 			r.rebase(now)
 		}
 	}
-	t.virtual = max(t.virtual, t.around(now)-float64(t.longest())/t.weight)
+	t.rejoin(now)
 	for _, g := range t.gpus {
 		if r := g.busy; r != nil && (t.virtual >= r.virtualAt(now) || t.virtual > g.virtualAt(now, nil)) {
 			return
