@@ -125,8 +125,26 @@ void pacer_drained(struct pacer *pacer, uint64_t now) {
     if (pacer->waiters > 0) syscall(SYS_futex, &pacer->self_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
+// Takes part in a slice of the tenant that went by without this process, which others of the tenant wait for.
+static void join_late(struct pacer *pacer, uint64_t now) {
+    for (int i = 0; i < pacer->gate_count; i++) {
+        struct gate *gate = &pacer->gates[i];
+        uint32_t word = gate_word(gate), sequence = SLUICE_GATE_SEQUENCE(word);
+        if (SLUICE_GATE_STATE(word) == SLUICE_GATE_OPEN || sequence == gate->sequence || gate_finish(gate, sequence) == 0) continue;
+        gate->sequence = sequence;
+        gate->drained = true; // but for what it may finish
+        gate->overrun = false;
+        pacer->by = gate;
+        pacer->opened_at = now;
+        pacer->opened_gpu = pacer->pace.gpu_time;
+        pacer->base = pace_launches(&pacer->pace);
+        return;
+    }
+}
+
 // Whether a launch is let pass in a slice that is over, because another process of the tenant waits for it on another GPU.
 static bool may_finish(struct pacer *pacer, uint64_t now) {
+    if (pacer->state == PACER_IDLE) join_late(pacer, now);
     if (pacer->by == NULL || !gate_holds(pacer->by, pacer->process->heartbeat, now)) return false;
     if (SLUICE_GATE_SEQUENCE(gate_word(pacer->by)) != pacer->by->sequence) return false;
     uint32_t launches = pace_launches(&pacer->pace) - pacer->base;

@@ -227,6 +227,31 @@ static void a_gang_may_finish_what_another_has_launched(void) {
     end(s);
 }
 
+static void a_gang_may_finish_a_slice_that_it_slept_through(void) {
+    struct scene *s = begin(3000);
+    gate(s, 7, SLUICE_GATE_OPEN, FOREVER);
+    CHECK(admit(s), "an open gate does not admit");
+    launch(s);
+    done(s);
+    pacer_end_slice(&s->pacer, s->now);
+    pacer_drained(&s->pacer, s->now);
+    gate(s, 8, SLUICE_GATE_OVERRUN, 0);
+    CHECK(!admit(s), "it is admitted without a reason");
+    s->limits.gate.finish = 8ull << 32 | 2;
+    CHECK(admit(s), "it may not finish");
+    check_said(s, "finishing", 1, 8, SLUICE_PACE_RUNS);
+    launch(s);
+    CHECK(admit(s), "its second launch has to wait");
+    launch(s);
+    CHECK(!admit(s), "a third was let pass");
+    done(s);
+    pacer_drained(&s->pacer, s->now);
+    check_said(s, "finished", 0, 8, SLUICE_PACE_DRAINED);
+    gate(s, 9, SLUICE_GATE_OPEN, FOREVER);
+    CHECK(admit(s), "the next slice does not admit");
+    end(s);
+}
+
 static void the_share_is_divided_by_who_works(void) {
     struct scene *s = begin(3000);
     s->share.ledger.page->slots[s->share.ledger.slot].pace = 0;
@@ -267,6 +292,7 @@ int main(void) {
     every_way_of_shutting_ends_a_slice();
     without_a_lease_it_paces_itself();
     a_gang_may_finish_what_another_has_launched();
+    a_gang_may_finish_a_slice_that_it_slept_through();
     the_share_is_divided_by_who_works();
     a_bell_without_a_listener_kills_nobody();
     CHECK(helper_calls > 0, "the helper was never called");
