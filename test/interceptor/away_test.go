@@ -67,7 +67,7 @@ func TestArbiterIsKilled(t *testing.T) {
 
 // An arbiter that stops well leaves the processes to themselves at once; one that never was, too.
 func TestArbiterIsAway(t *testing.T) {
-	const seconds = 12
+	const seconds = 15
 	f := newField(t, 2)
 	uses := f.pair(t, seconds, limitTo("first", 25), limitTo("second", 50), work{us: 500}, work{us: 2000})
 	check := func(when string) {
@@ -83,6 +83,13 @@ func TestArbiterIsAway(t *testing.T) {
 	check("before there is an arbiter")
 	f.arbitrate(t)
 	f.pass(t, time.Second)
+	got := f.portions(t, 3*time.Second, uses)
+	t.Logf("under one they have %.2f %% and %.2f %% (%.1f)", got[0], got[1], got[2])
+	for i, want := range []float64{25, 50} {
+		if !held(got[i], want, got[2]) {
+			t.Errorf("under the first arbiter the tenant of %.0f %% has %.2f %%", want, got[i])
+		}
+	}
 	f.stopArbiter(t, os.Interrupt)
 	check("after one has stopped")
 	for _, u := range uses {

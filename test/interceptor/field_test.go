@@ -44,6 +44,14 @@ func newField(t *testing.T, gpus int) *field {
 	if f.door, err = limits.New(f.root); err != nil {
 		t.Fatalf("making the share directory: %v", err)
 	}
+	// Every container has the page, whether or not an agent is there.
+	heartbeat, err := f.door.Heartbeat()
+	if err != nil {
+		t.Fatalf("making the heartbeat: %v", err)
+	}
+	if err := heartbeat.Close(); err != nil {
+		t.Fatalf("closing the heartbeat: %v", err)
+	}
 	// On the shares' file system, or they are not believed.
 	f.tool(t, "library", "--file", library)
 	return f
