@@ -45,3 +45,16 @@ func TestACapIsNeverPassed(t *testing.T) {
 		}
 	}
 }
+
+func TestACapIsAllOfWhatWasAskedWhereOthersDoNotUseTheirs(t *testing.T) {
+	s := newSim(t, 1)
+	capped := s.share("capped", 0, 60_00, true, &proc{kernel: 500 * us})
+	other := s.share("other", 0, 60_00, true, &proc{kernel: 500 * us, to: 10 * sec})
+	s.share("absent", 0, 100_00, false)
+	s.run(10 * sec)
+	together := portion(capped, 10*sec)
+	within(t, "one of two that ask for more than there is", together, 50, 2)
+	within(t, "the other", portion(other, 10*sec), 50, 2)
+	s.run(10 * sec)
+	within(t, "the one that is left", 2*portion(capped, 20*sec)-together, 60, 1)
+}

@@ -19,7 +19,7 @@ func (a *Arbiter) weigh(now Time) {
 			}
 			t.weight, t.rate = weight, rate
 			// A cap of all of the GPU is none.
-			t.limit(now, capped && rate < 1)
+			t.limit(now, capped && weight < 1)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (g *gpu) asked(t *tenant) (sum uint32) {
 }
 
 // weightOf is the part of the GPU that a tenant asked for, and what that comes to where the tenants asked for more than
-// there is. A tenant without a share has its part of the point that all such have together.
+// there is and all want it. A tenant without a share has its part of the point that all such have together.
 func (g *gpu) weightOf(t *tenant) (weight, rate float64) {
 	var sum, without uint32
 	for _, other := range g.tenants {
@@ -90,12 +90,12 @@ func (t *tenant) need() Time {
 	return min(t.longest(), max(capSlice, Time(t.rate*float64(capRound))))
 }
 
-// refill gives a tenant with a cap what it has earned. What it earned while it wanted nothing is kept for one slice, and
+// refill gives a tenant with a cap what it has earned: by what it asked for, however much others asked for that they do not use. What it earned while it wanted nothing is kept for one slice, and
 // what it earned while it waited for two of the longest.
 func (t *tenant) refill(now Time) {
 	elapsed := now - t.at
 	t.at = now
-	t.tokens += t.rate * float64(elapsed)
+	t.tokens += t.weight * float64(elapsed)
 	if t.state != Closed {
 		return // what it uses is not yet taken off
 	}
@@ -110,7 +110,7 @@ func (t *tenant) refill(now Time) {
 func (t *tenant) earnedAt() Time {
 	missing := float64(t.need()) - t.tokens
 	// Rounded up, so that it has enough then.
-	return t.at + max(0, Time(missing/t.rate)+1)
+	return t.at + max(0, Time(missing/t.weight)+1)
 }
 
 // virtualAt is the tenant's virtual time with what it has used of a slice that is not over.
