@@ -34,6 +34,7 @@ static void say(struct pacer *pacer, uint32_t launches, uint32_t bits) {
     for (int i = 0; i < pacer->gate_count; i++) {
         struct gate *gate = &pacer->gates[i];
         gate->sequence = SLUICE_GATE_SEQUENCE(gate_word(gate));
+        gate->took_part = false;
         gate_say(gate, launches, bits);
     }
 }
@@ -61,6 +62,7 @@ static void open_slice(struct pacer *pacer, struct gate *by, uint32_t word, uint
     pacer->state = PACER_OPEN;
     if (by != NULL) {
         by->sequence = SLUICE_GATE_SEQUENCE(word);
+        by->took_part = true;
         by->drained = by->overrun = false;
     }
     gate_count_slice(by == NULL ? &pacer->gates[0] : by);
@@ -130,8 +132,10 @@ static void join_late(struct pacer *pacer, uint64_t now) {
     for (int i = 0; i < pacer->gate_count; i++) {
         struct gate *gate = &pacer->gates[i];
         uint32_t word = gate_word(gate), sequence = SLUICE_GATE_SEQUENCE(word);
-        if (SLUICE_GATE_STATE(word) == SLUICE_GATE_OPEN || sequence == gate->sequence || gate_finish(gate, sequence) == 0) continue;
+        if (SLUICE_GATE_STATE(word) == SLUICE_GATE_OPEN || gate_finish(gate, sequence) == 0) continue;
+        if (gate->took_part && gate->sequence == sequence) continue;
         gate->sequence = sequence;
+        gate->took_part = true;
         gate->drained = true; // but for what it may finish
         gate->overrun = false;
         pacer->by = gate;

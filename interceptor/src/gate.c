@@ -68,6 +68,7 @@ void gate_want(struct gate *gate) {
     if (said & SLUICE_PACE_WANTS) return;
     if (SLUICE_PACE_BITS(said) == 0) {
         gate->sequence = SLUICE_GATE_SEQUENCE(gate_word(gate));
+        gate->took_part = false;
         said = (uint64_t)(gate->sequence << 3);
     }
     __atomic_store_n(pace, said | SLUICE_PACE_WANTS, __ATOMIC_RELEASE);

@@ -14,7 +14,8 @@
 struct gate {
     struct share *share;
     struct bell bell;
-    uint32_t sequence; // of the slice that this process last took part in
+    uint32_t sequence; // of the slice that this process last spoke of
+    bool took_part;    // in that slice, admitted by this gate
     bool drained;      // it has said that it is drained of that
     bool overrun;      // that slice was counted as overrun
 };

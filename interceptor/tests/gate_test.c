@@ -252,6 +252,17 @@ static void a_gang_may_finish_a_slice_that_it_slept_through(void) {
     end(s);
 }
 
+static void a_gang_may_finish_the_first_slice_of_all(void) {
+    struct scene *s = begin(3000);
+    gate(s, 0, SLUICE_GATE_OVERRUN, 0);
+    CHECK(!admit(s), "it is admitted without a reason");
+    gate_want(&s->pacer.gates[0]);
+    s->limits.gate.finish = 3;
+    CHECK(admit(s), "it may not finish");
+    check_said(s, "finishing", 1, 0, SLUICE_PACE_RUNS);
+    end(s);
+}
+
 static void the_share_is_divided_by_who_works(void) {
     struct scene *s = begin(3000);
     s->share.ledger.page->slots[s->share.ledger.slot].pace = 0;
@@ -293,6 +304,7 @@ int main(void) {
     without_a_lease_it_paces_itself();
     a_gang_may_finish_what_another_has_launched();
     a_gang_may_finish_a_slice_that_it_slept_through();
+    a_gang_may_finish_the_first_slice_of_all();
     the_share_is_divided_by_who_works();
     a_bell_without_a_listener_kills_nobody();
     CHECK(helper_calls > 0, "the helper was never called");
