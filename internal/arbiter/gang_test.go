@@ -107,3 +107,24 @@ func TestSingleTenantsOfGPUsThatAGangJoinsHaveTheirShares(t *testing.T) {
 		t.Errorf("a tenant alone on its GPU had %.2f points", got)
 	}
 }
+
+func TestAProcessOfAGangThatTellsLateHowFarItIsIsFollowed(t *testing.T) {
+	s := newScript(t)
+	behind := s.a.Add(s.now, arbiter.Share{Tenant: "gang", Device: [16]byte{1}, Compute: 5000}, arbiter.Report{Wants: true})
+	ahead := s.a.Add(s.now, arbiter.Share{Tenant: "gang", Device: [16]byte{2}, Compute: 5000}, arbiter.Report{Wants: true})
+	other := s.a.Add(s.now, arbiter.Share{Tenant: "other", Device: [16]byte{1}, Compute: 5000}, arbiter.Report{Wants: true})
+	s.says[other] = arbiter.Report{Wants: true}
+	for _, g := range []arbiter.Gate{behind, ahead} {
+		s.says[g] = arbiter.Report{Wants: true}
+	}
+	s.step()
+	s.did = nil
+	for _, g := range []arbiter.Gate{behind, ahead} {
+		s.say(g, arbiter.Report{Running: true, Ran: true})
+	}
+	s.wait(100 * ms)
+	s.did = nil // it has overrun by now: neither process has told how far it is
+	s.say(ahead, arbiter.Report{Running: true, Ran: true, Launches: 6})
+	s.step()
+	s.want("when one tells", fmt.Sprintf("finish %d", behind), fmt.Sprintf("finish %d", ahead))
+}

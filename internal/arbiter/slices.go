@@ -147,14 +147,13 @@ func (a *Arbiter) draining(t *tenant, now Time) {
 		a.act(t, Action{Verb: Look})
 		return
 	}
+	a.finishing(t)
 	switch {
 	case now >= t.overrunAt && t.lookedAt >= t.overrunAt:
 		a.overrun(t, now)
 	case now >= t.lookAt:
 		t.lookAt, t.lookedAt = max(t.overrunAt, now+1), now
 		a.act(t, Action{Verb: Look, Live: true})
-	default:
-		a.finishing(t)
 	}
 }
 
@@ -208,8 +207,10 @@ func (a *Arbiter) overrun(t *tenant, now Time) {
 	a.act(t, Action{Verb: Overrun})
 }
 
-// overrunning waits for what others run beside.
+// overrunning waits for what others run beside. A gang of which one process told late how far it is could wait for ever for
+// the launch that the gate holds.
 func (a *Arbiter) overrunning(t *tenant, now Time) {
+	a.finishing(t)
 	switch {
 	case a.drained(t):
 		a.done(t, now)
