@@ -36,8 +36,25 @@ func limitTo(name string, of uint32) claim {
 	return claim{name: name, compute: of * percent, policy: limits.PolicyCap}
 }
 
+// Whatever happens to tenants and to the arbiter, nobody hangs and nobody has more than its share.
+func TestSharesOutliveTrouble(t *testing.T) {
+	t.Run("the arbiter is killed and another comes", arbiterIsKilled)
+	t.Run("there is no arbiter yet, and none any more", arbiterIsAway)
+	t.Run("a tenant is stopped and goes on", tenantIsStopped)
+	t.Run("tenants are killed at any point", tenantsAreKilled)
+	t.Run("a kernel never ends", aKernelNeverEnds)
+	t.Run("kernels are longer than a slice", kernelsAreLong)
+	t.Run("shares change while they are used", sharesChangeLive)
+	t.Run("processes end while their gate is shut", processesEndAtTheGate)
+	t.Run("gangs of threads", gangsOfThreads)
+	t.Run("gangs of processes", gangsOfProcesses)
+	t.Run("a gang among others", aGangAmongOthers)
+	t.Run("requests beside a tenant that is never idle", requestsAreServedSoon)
+}
+
 // When the arbiter is killed, processes pace themselves: nobody hangs and nobody is unlimited. The next arbiter takes over.
-func TestArbiterIsKilled(t *testing.T) {
+func arbiterIsKilled(t *testing.T) {
+	t.Parallel()
 	const seconds = 16
 	f := newField(t, 2)
 	f.arbitrate(t)
@@ -66,7 +83,8 @@ func TestArbiterIsKilled(t *testing.T) {
 }
 
 // An arbiter that stops well leaves the processes to themselves at once; one that never was, too.
-func TestArbiterIsAway(t *testing.T) {
+func arbiterIsAway(t *testing.T) {
+	t.Parallel()
 	const seconds = 15
 	f := newField(t, 2)
 	uses := f.pair(t, seconds, limitTo("first", 25), limitTo("second", 50), work{us: 500}, work{us: 2000})
@@ -100,7 +118,8 @@ func TestArbiterIsAway(t *testing.T) {
 }
 
 // A process that is stopped in its slice costs the others that slice; when it goes on it has its share again.
-func TestTenantIsStopped(t *testing.T) {
+func tenantIsStopped(t *testing.T) {
+	t.Parallel()
 	const seconds = 14
 	f := newField(t, 2)
 	f.arbitrate(t)
@@ -125,7 +144,8 @@ func TestTenantIsStopped(t *testing.T) {
 }
 
 // Processes that are killed, again and again and at any point, leave the GPU to the others.
-func TestTenantsAreKilled(t *testing.T) {
+func tenantsAreKilled(t *testing.T) {
+	t.Parallel()
 	const seconds, kills = 12, 20
 	f := newField(t, 2)
 	f.arbitrate(t)
@@ -149,49 +169,47 @@ func TestTenantsAreKilled(t *testing.T) {
 	uses[2].by[0].result(t)
 }
 
-// Kernels that do not end in their slice, or never, do not keep the others from the GPU.
-func TestKernelsThatDoNotEnd(t *testing.T) {
-	const seconds = 14
-	t.Run("never", func(t *testing.T) {
-		f := newField(t, 2)
-		f.arbitrate(t)
-		f.grant(t, shared("endless", 50))
-		f.enter(t, shared("endless", 50), "endless")
-		f.grant(t, shared("other", 50))
-		uses := []use{{by: []*paced{f.enter(t, shared("other", 50), "pace", work{us: 500}.arguments(seconds)...)}}, f.yardstick(t, 1, seconds)}
-		f.settle(t, uses)
-		got := f.portions(t, 4*time.Second, uses)
-		t.Logf("beside an endless kernel the other has %.2f %% (%.1f)", got[0], got[1])
-		// The driver itself gives each a half.
-		if got[0] < 47*got[1]/100 {
-			t.Errorf("beside an endless kernel the other has %.2f %%", got[0])
-		}
-		for _, u := range uses {
-			u.by[0].kill()
-		}
-	})
-	t.Run("for two seconds", func(t *testing.T) {
-		f := newField(t, 2)
-		f.arbitrate(t)
-		f.grant(t, shared("long", 50))
-		f.enter(t, shared("long", 50), "pace", "60", "2000000", "--block", "--depth", "2")
-		f.grant(t, shared("other", 50))
-		uses := []use{{by: []*paced{f.enter(t, shared("other", 50), "pace", work{us: 500}.arguments(seconds)...)}}, f.yardstick(t, 1, seconds)}
-		f.settle(t, uses)
-		got := f.portions(t, 10*time.Second, uses)
-		t.Logf("beside kernels of two seconds the other has %.2f %% (%.1f)", got[0], got[1])
-		if got[0] < 45*got[1]/100 {
-			t.Errorf("beside kernels of two seconds the other has %.2f %%", got[0])
-		}
-		out := uses[0].by[0].result(t)
-		if out.LongestLaunchUs > 1_000_000 {
-			t.Errorf("a launch of the other took %d us", out.LongestLaunchUs)
-		}
-	})
+// beside has a tenant of a half work beside another program of a half, and returns it and what it had of the GPU.
+func beside(t *testing.T, period time.Duration, program string, arguments ...string) (*paced, float64, float64) {
+	t.Helper()
+	f := newField(t, 2)
+	f.arbitrate(t)
+	f.grant(t, shared("long", 50))
+	f.enter(t, shared("long", 50), program, arguments...)
+	f.grant(t, shared("other", 50))
+	seconds := int(period/time.Second) + 4
+	uses := []use{{by: []*paced{f.enter(t, shared("other", 50), "pace", work{us: 500}.arguments(seconds)...)}}, f.yardstick(t, 1, seconds)}
+	f.settle(t, uses)
+	got := f.portions(t, period, uses)
+	return uses[0].by[0], got[0], got[1]
+}
+
+// A kernel that never ends does not keep the others from the GPU: they run beside it, as the driver has it.
+func aKernelNeverEnds(t *testing.T) {
+	t.Parallel()
+	_, got, reach := beside(t, 4*time.Second, "endless")
+	t.Logf("beside an endless kernel the other has %.2f %% (%.1f)", got, reach)
+	if got < 45*reach/100 {
+		t.Errorf("beside an endless kernel the other has %.2f %%", got)
+	}
+}
+
+// What kernels take that are longer than a slice they have had, and the others have theirs later.
+func kernelsAreLong(t *testing.T) {
+	t.Parallel()
+	other, got, reach := beside(t, 10*time.Second, "pace", "60", "2000000", "--block", "--depth", "2")
+	t.Logf("beside kernels of two seconds the other has %.2f %% (%.1f)", got, reach)
+	if got < 45*reach/100 {
+		t.Errorf("beside kernels of two seconds the other has %.2f %%", got)
+	}
+	if longest := other.result(t).LongestLaunchUs; longest > 1_000_000 {
+		t.Errorf("a launch of the other took %d us", longest)
+	}
 }
 
 // A share that is changed while its processes run is in force within a second.
-func TestSharesChangeLive(t *testing.T) {
+func sharesChangeLive(t *testing.T) {
+	t.Parallel()
 	const seconds = 14
 	f := newField(t, 2)
 	f.arbitrate(t)
@@ -219,7 +237,8 @@ func TestSharesChangeLive(t *testing.T) {
 }
 
 // A program that ends, or replaces itself, while its gate is shut, ends.
-func TestProcessesEndAtTheGate(t *testing.T) {
+func processesEndAtTheGate(t *testing.T) {
+	t.Parallel()
 	f := newField(t, 1)
 	f.arbitrate(t)
 	f.grant(t, limitTo("small", 1))

@@ -7,53 +7,57 @@ import (
 	"time"
 )
 
+func gangsOfThreads(t *testing.T) {
+	t.Parallel()
+	gangsMoveTogether(t, "")
+}
+
+func gangsOfProcesses(t *testing.T) {
+	t.Parallel()
+	gangsMoveTogether(t, "--processes")
+}
+
 // Two jobs, each on the same two GPUs, whose kernels wait on one GPU for their peers on the other: their gates move together, so
 // that both go on, as threads of a process and as processes.
-func TestGangsMoveTogether(t *testing.T) {
+func gangsMoveTogether(t *testing.T, option string) {
+	t.Helper()
 	const ranks = 2
-	tests := []struct{ name, option string }{
-		{name: "a thread for each GPU"},
-		{name: "a process for each GPU", option: "--processes"},
+	f := newField(t, 2*ranks)
+	f.arbitrate(t)
+	first, second := shared("first", 50), shared("second", 50)
+	first.gpus, second.gpus = []int{0, 1}, []int{0, 1}
+	f.grant(t, first)
+	f.grant(t, second)
+	program := built(t, "interceptor/build/tests/tools/gang")
+	arguments := func(id string) []string { return []string{"8", "1000", "2", id, option} }
+	// Nobody paces these, and nobody else is on their GPUs.
+	free := f.begin(t, append(f.environment(t, ""), visible(2, 3)), program, arguments("9")...)
+	a := f.enter(t, first, "gang", arguments("1")...)
+	b := f.enter(t, second, "gang", arguments("2")...)
+	ideal := free.result(t)
+	got := []paceOutcome{a.result(t), b.result(t)}
+	sum := float64(got[0].Done + got[1].Done)
+	t.Logf("%d and %d collectives, longest gaps %d and %d us; unpaced and alone %d, %d us",
+		got[0].Done, got[1].Done, got[0].LongestGapUs, got[1].LongestGapUs, ideal.Done, ideal.LongestGapUs)
+	if sum < 0.9*float64(ideal.Done) {
+		t.Errorf("together they completed %.0f collectives, one alone %d", sum, ideal.Done)
 	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			f := newField(t, 2*ranks)
-			f.arbitrate(t)
-			first, second := shared("first", 50), shared("second", 50)
-			first.gpus, second.gpus = []int{0, 1}, []int{0, 1}
-			f.grant(t, first)
-			f.grant(t, second)
-			program := built(t, "interceptor/build/tests/tools/gang")
-			arguments := func(id string) []string { return []string{"8", "1000", "2", id, tc.option} }
-			// Nobody paces these, and nobody else is on their GPUs.
-			free := f.begin(t, append(f.environment(t, ""), visible(2, 3)), program, arguments("9")...)
-			a := f.enter(t, first, "gang", arguments("1")...)
-			b := f.enter(t, second, "gang", arguments("2")...)
-			ideal := free.result(t)
-			got := []paceOutcome{a.result(t), b.result(t)}
-			sum := float64(got[0].Done + got[1].Done)
-			t.Logf("%d and %d collectives, longest gaps %d and %d us; unpaced and alone %d, %d us",
-				got[0].Done, got[1].Done, got[0].LongestGapUs, got[1].LongestGapUs, ideal.Done, ideal.LongestGapUs)
-			if sum < 0.9*float64(ideal.Done) {
-				t.Errorf("together they completed %.0f collectives, one alone %d", sum, ideal.Done)
-			}
-			if !near(float64(got[0].Done)/sum, 0.5, 0.03) {
-				t.Errorf("they completed %d and %d collectives, want as many", got[0].Done, got[1].Done)
-			}
-			// One's gap is the other's slice.
-			const slice = 25 * time.Millisecond
-			most := uint64(2*slice/time.Microsecond) + ideal.LongestGapUs
-			for _, g := range got {
-				if g.LongestGapUs > most {
-					t.Errorf("for %d us nothing was completed, want at most %d", g.LongestGapUs, most)
-				}
-			}
-		})
+	if !near(float64(got[0].Done)/sum, 0.5, 0.03) {
+		t.Errorf("they completed %d and %d collectives, want as many", got[0].Done, got[1].Done)
+	}
+	// One's gap is the other's slice.
+	const slice = 25 * time.Millisecond
+	most := uint64(2*slice/time.Microsecond) + ideal.LongestGapUs
+	for _, g := range got {
+		if g.LongestGapUs > most {
+			t.Errorf("for %d us nothing was completed, want at most %d", g.LongestGapUs, most)
+		}
 	}
 }
 
 // A job on two GPUs and tenants of one GPU each.
-func TestAGangAmongOthers(t *testing.T) {
+func aGangAmongOthers(t *testing.T) {
+	t.Parallel()
 	const seconds = 9
 	f := newField(t, 3)
 	f.arbitrate(t)

@@ -10,7 +10,8 @@ import (
 )
 
 // A tenant that asks for a millisecond now and then does not wait for the slices of one that is never idle to end by themselves.
-func TestRequestsAreServedSoon(t *testing.T) {
+func requestsAreServedSoon(t *testing.T) {
+	t.Parallel()
 	const seconds, slice = 8, 25_000
 	f := newField(t, 2)
 	f.arbitrate(t)
