@@ -223,7 +223,7 @@ type GPUQuotaStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// summary is one line for people: used/hard of each amount, and how many pods wait:
-	// memory 120/160Gi · compute 300/400 · mig/1g.10gb 2/4 · waiting 3.
+	// memory 120/160Gi · compute 300/400 · 1g.10gb 2/4 · waiting 3.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

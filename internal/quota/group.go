@@ -89,7 +89,7 @@ func (g group) covers(namespace string, held, shared Amounts) bool {
 // borrowers, must not keep others from theirs.
 func (g group) withheld(l *Ledger, u use, asking asking) Amounts {
 	sum := Amounts{}
-	since := asking.since(l)
+	since := asking.since()
 	for name, guarantee := range g.members {
 		wanted := l.Namespaces[name].Wanted
 		if wanted == nil || (asking.within && (name == asking.namespace || !wanted.Since.Before(since) || !asking.now.Before(wanted.Until))) {

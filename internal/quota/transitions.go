@@ -19,6 +19,8 @@ type Ask struct {
 	UID, Namespace, Name string
 	// Version is the claim's resourceVersion before the allocation, that of the old object of the update.
 	Version string
+	// Since is when the claim was made: of several that wait within their guarantees the oldest has precedence.
+	Since time.Time
 	// Charges is what the allocation costs.
 	Charges Charges
 }

@@ -3,6 +3,7 @@
 package quota
 
 import (
+	"slices"
 	"time"
 )
 
@@ -10,11 +11,12 @@ import (
 type use struct {
 	charges map[string]Charges
 	more    map[string][]Cost
+	less    map[string][]Cost
 }
 
 // useAt sums a ledger. The reservation of one claim, which is asked for again, can be left out.
 func (l *Ledger) useAt(now time.Time, without string) use {
-	u := use{charges: make(map[string]Charges, len(l.Namespaces)), more: map[string][]Cost{}}
+	u := use{charges: make(map[string]Charges, len(l.Namespaces)), more: map[string][]Cost{}, less: map[string][]Cost{}}
 	for name, entry := range l.Namespaces {
 		u.charges[name] = entry.Counted
 	}
@@ -38,11 +40,33 @@ func (u use) of(namespace string, pools []string) Amounts {
 	for _, cost := range u.more[namespace] {
 		sum = sum.Plus(cost.In(pools))
 	}
+	for _, cost := range u.less[namespace] {
+		for name, value := range cost.In(pools) {
+			sum[name] = max(0, sum[name]-value)
+		}
+	}
 	return sum
 }
 
 func (u use) add(namespace string, cost Cost) {
 	u.more[namespace] = append(u.more[namespace], cost)
+}
+
+// remove takes away what is about to end.
+func (u use) remove(namespace string, cost Cost) {
+	u.less[namespace] = append(u.less[namespace], cost)
+}
+
+// clone can be changed apart. Charges are shared: they do not change.
+func (u use) clone() use {
+	cloned := use{charges: u.charges, more: make(map[string][]Cost, len(u.more)), less: make(map[string][]Cost, len(u.less))}
+	for name, costs := range u.more {
+		cloned.more[name] = slices.Clip(costs)
+	}
+	for name, costs := range u.less {
+		cloned.less[name] = slices.Clip(costs)
+	}
+	return cloned
 }
 
 // Used is what a namespace holds of pools, nil meaning all: counted and reserved.

@@ -53,15 +53,16 @@ type asking struct {
 	namespace string
 	cost      Cost
 	now       time.Time
-	within    bool // with it, the namespace stays within its guarantee
+	made      time.Time // when the claim or pod was made; zero: now
+	within    bool      // with it, the namespace stays within its guarantee
 }
 
-// since is since when the namespace waits.
-func (a asking) since(l *Ledger) time.Time {
-	if wanted := l.Namespaces[a.namespace].Wanted; wanted != nil {
-		return wanted.Since
+// since is since when it waits.
+func (a asking) since() time.Time {
+	if a.made.IsZero() {
+		return a.now
 	}
-	return a.now
+	return a.made
 }
 
 // Verdict decides on an allocation; nil allows it. Nothing is allowed in a namespace that the ledger has not counted.
@@ -79,7 +80,7 @@ func (d *Domain) Verdict(l *Ledger, ask Ask, now time.Time) *Refusal {
 	case l.full(now):
 		return busy(ask.Namespace)
 	}
-	return d.fits(l, l.useAt(now, ask.UID), asking{namespace: ask.Namespace, cost: ask.Charges, now: now})
+	return d.fits(l, l.useAt(now, ask.UID), asking{namespace: ask.Namespace, cost: ask.Charges, now: now, made: ask.Since})
 }
 
 // Fits decides whether something of a cost fits now, charging nothing: the early answer on a pod or a claim. Where the
