@@ -19,6 +19,9 @@ type Pod struct {
 	Since time.Time
 	// Cost is the least that it will cost.
 	Cost Cost
+	// Stuck is true where it was let go long enough ago to have devices and has none. It keeps its place in its own
+	// namespace, but nobody of another waits for it.
+	Stuck bool
 }
 
 // Order sorts pods as they are served: the highest priority first, then the oldest, then by name.
@@ -52,15 +55,19 @@ type Turn struct {
 // within their namespace's guarantee.
 func (d *Domain) Queue(l *Ledger, underWay, waiting []Pod, now time.Time) []Turn {
 	u := l.useAt(now, "")
+	line := line{domain: d, groups: d.groups(), blocked: map[string]bool{}, stuck: map[string][]Pod{}}
 	for _, pod := range underWay {
+		if pod.Stuck {
+			line.stuck[pod.Namespace] = append(line.stuck[pod.Namespace], pod)
+			continue
+		}
 		u.add(pod.Namespace, pod.Cost)
 	}
-	line := line{domain: d, groups: d.groups(), blocked: map[string]bool{}}
 	positions := map[string]int{}
 	turns := make([]Turn, 0, len(waiting))
 	for _, pod := range Order(waiting) {
 		turn := Turn{Pod: pod}
-		turn.Release, turn.Refusal = line.next(l, u, pod, now)
+		turn.Release, turn.Refusal = line.next(l, line.useFor(u, pod.Namespace), pod, now)
 		if turn.Release {
 			u.add(pod.Namespace, pod.Cost)
 		} else {
@@ -77,6 +84,19 @@ type line struct {
 	domain  *Domain
 	groups  []group
 	blocked map[string]bool
+	stuck   map[string][]Pod
+}
+
+// useFor is what is held as far as pods of a namespace wait for it.
+func (q *line) useFor(u use, namespace string) use {
+	if len(q.stuck[namespace]) == 0 {
+		return u
+	}
+	with := u.clone()
+	for _, pod := range q.stuck[namespace] {
+		with.add(namespace, pod.Cost)
+	}
+	return with
 }
 
 func (q *line) next(l *Ledger, u use, pod Pod, now time.Time) (bool, *Refusal) {
