@@ -224,9 +224,8 @@ type Cohort struct {
 	Name string `json:"name,omitempty"`
 
 	// namespaceSelector chooses the namespaces whose quotas may join, by their labels. Empty or unset: every namespace.
-	// A selector that cannot be read matches none.
+	// A selector that cannot be read matches none; condition Joined of the quotas says so.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="each of a cohort's matchExpressions has operator In or NotIn with values, or Exists or DoesNotExist without"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
