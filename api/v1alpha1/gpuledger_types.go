@@ -96,7 +96,7 @@ type LedgerNamespace struct {
 
 	// wanted is what pods of the namespace wait for within its guarantee. It is kept from being borrowed again.
 	// +optional
-	Wanted *LedgerWanted `json:"wanted,omitempty"`
+	Wanted LedgerWanted `json:"wanted,omitempty,omitzero"`
 
 	// movedTo names the ledger that judges the namespace now. Unset: this one does.
 	// +optional

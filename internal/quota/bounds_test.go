@@ -14,8 +14,8 @@ import (
 )
 
 // bounded is a domain of one quota with perClaim amounts, in the pools given.
-func bounded(least, most, otherwise Amounts, pools ...string) *Domain {
-	return &Domain{Quotas: []Quota{{Namespace: "a", Name: "main", Pools: pools, Min: least, Max: most, Default: otherwise}}}
+func bounded(least, most Amounts, pools ...string) *Domain {
+	return &Domain{Quotas: []Quota{{Namespace: "a", Name: "main", Pools: pools, Min: least, Max: most}}}
 }
 
 func TestOutOfBounds(t *testing.T) {
@@ -25,16 +25,16 @@ func TestOutOfBounds(t *testing.T) {
 		domain *Domain
 		want   string
 	}{
-		{name: "at both bounds is within", domain: bounded(amounts("memory", "10Gi"), amounts("memory", "10Gi", "compute", "30"), nil)},
-		{name: "above the most", domain: bounded(nil, amounts("memory", "9Gi"), nil), want: "memory: 10Gi of one GPU asked, but GPUQuota a/main (perClaim) allows at most 9Gi of each GPU"},
-		{name: "below the least", domain: bounded(amounts("compute", "31"), nil, nil), want: "compute: 30 of one GPU asked, but GPUQuota a/main (perClaim) allows at least 31 of each GPU"},
-		{name: "a quota of other pools has no say", domain: bounded(nil, amounts("memory", "9Gi"), nil, "other")},
+		{name: "at both bounds is within", domain: bounded(amounts("memory", "10Gi"), amounts("memory", "10Gi", "compute", "30"))},
+		{name: "above the most", domain: bounded(nil, amounts("memory", "9Gi")), want: "memory: 10Gi of one GPU asked, but GPUQuota a/main (perClaim) allows at most 9Gi of each GPU"},
+		{name: "below the least", domain: bounded(amounts("compute", "31"), nil), want: "compute: 30 of one GPU asked, but GPUQuota a/main (perClaim) allows at least 31 of each GPU"},
+		{name: "a quota of other pools has no say", domain: bounded(nil, amounts("memory", "9Gi"), "other")},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			got := ""
 			if refusal := tc.domain.OutOfBounds("a", []Grant{share}); refusal != nil {
-				got = refusal.Error()
+				got = refusal.Sentence
 			}
 			if got != tc.want {
 				t.Errorf("want %q, got %q", tc.want, got)
@@ -50,17 +50,17 @@ func TestOutOfBoundsEarly(t *testing.T) {
 		request resourceapi.DeviceRequest
 		refused bool
 	}{
-		{name: "a share above the most is refused", domain: bounded(nil, amounts("memory", "9Gi"), nil), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
-		{name: "amounts are of each GPU", domain: bounded(nil, amounts("memory", "10Gi"), nil), request: asks("soft.sluice.dev", 4, "memory", "10Gi")},
-		{name: "a share below the least is refused", domain: bounded(amounts("memory", "11Gi"), nil, nil), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
-		{name: "compute that is left out is none", domain: bounded(amounts("compute", "1"), nil, nil), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
-		{name: "a share without an amount may get a small GPU", domain: bounded(nil, amounts("memory", "40Gi"), nil), request: asks("soft.sluice.dev", 1)},
-		{name: "a share without an amount may get a large GPU", domain: bounded(amounts("memory", "41Gi"), nil, nil), request: asks("soft.sluice.dev", 1)},
-		{name: "an exclusive GPU counts whole", domain: bounded(nil, amounts("memory", "20Gi"), nil), request: asks("whole.sluice.dev", 1), refused: true},
-		{name: "one alternative within is enough", domain: bounded(nil, amounts("memory", "10Gi"), nil), request: firstOf("mig-2g.20gb.sluice.dev", "mig-1g.10gb.sluice.dev")},
-		{name: "no alternative within is refused", domain: bounded(nil, amounts("memory", "5Gi"), nil), request: firstOf("mig-2g.20gb.sluice.dev", "mig-1g.10gb.sluice.dev"), refused: true},
-		{name: "a class of somebody else is left to the judge", domain: bounded(nil, amounts("memory", "5Gi"), nil), request: asks("their.class", 1)},
-		{name: "a quota of other pools has no say", domain: bounded(nil, amounts("memory", "5Gi"), nil, "other"), request: asks("soft.sluice.dev", 1, "memory", "10Gi")},
+		{name: "a share above the most is refused", domain: bounded(nil, amounts("memory", "9Gi")), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
+		{name: "amounts are of each GPU", domain: bounded(nil, amounts("memory", "10Gi")), request: asks("soft.sluice.dev", 4, "memory", "10Gi")},
+		{name: "a share below the least is refused", domain: bounded(amounts("memory", "11Gi"), nil), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
+		{name: "compute that is left out is none", domain: bounded(amounts("compute", "1"), nil), request: asks("soft.sluice.dev", 1, "memory", "10Gi"), refused: true},
+		{name: "a share without an amount may get a small GPU", domain: bounded(nil, amounts("memory", "40Gi")), request: asks("soft.sluice.dev", 1)},
+		{name: "a share without an amount may get a large GPU", domain: bounded(amounts("memory", "41Gi"), nil), request: asks("soft.sluice.dev", 1)},
+		{name: "an exclusive GPU counts whole", domain: bounded(nil, amounts("memory", "20Gi")), request: asks("whole.sluice.dev", 1), refused: true},
+		{name: "one alternative within is enough", domain: bounded(nil, amounts("memory", "10Gi")), request: firstOf("mig-2g.20gb.sluice.dev", "mig-1g.10gb.sluice.dev")},
+		{name: "no alternative within is refused", domain: bounded(nil, amounts("memory", "5Gi")), request: firstOf("mig-2g.20gb.sluice.dev", "mig-1g.10gb.sluice.dev"), refused: true},
+		{name: "a class of somebody else is left to the judge", domain: bounded(nil, amounts("memory", "5Gi")), request: asks("their.class", 1)},
+		{name: "a quota of other pools has no say", domain: bounded(nil, amounts("memory", "5Gi"), "other"), request: asks("soft.sluice.dev", 1, "memory", "10Gi")},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 package quota
 
 import (
+	"slices"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -22,8 +23,8 @@ func start() time.Time { return time.Unix(1_000_000, 0).UTC() }
 // amounts reads pairs of a name and a quantity.
 func amounts(pairs ...string) Amounts {
 	read := Amounts{}
-	for i := 0; i < len(pairs); i += 2 {
-		read[pairs[i]] = wholeOf(resource.MustParse(pairs[i+1]))
+	for pair := range slices.Chunk(pairs, 2) {
+		read[pair[0]] = wholeOf(resource.MustParse(pair[1]))
 	}
 	return read
 }
@@ -105,8 +106,8 @@ func onDevice(device string) result {
 	return result{Request: "r", Driver: v1alpha1.DriverName, Pool: "n1", Device: device}
 }
 
-func shareOn(device, memory, compute string) result {
-	r := onDevice(device)
+func sharing(memory, compute string) result {
+	r := onDevice("gpu-0")
 	r.ConsumedCapacity = map[resourceapi.QualifiedName]resource.Quantity{
 		"memory": resource.MustParse(memory), "compute": resource.MustParse(compute), "slots": resource.MustParse("1"),
 	}

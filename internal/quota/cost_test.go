@@ -30,11 +30,11 @@ func TestCostOf(t *testing.T) {
 	}{
 		{name: "a claim without an allocation costs nothing", claim: &resourceapi.ResourceClaim{}, want: Charges{}},
 		{
-			name: "a share costs one of gpus and what it consumes", claim: allocated(shareOn("gpu-0", "10Gi", "30")),
+			name: "a share costs one of gpus and what it consumes", claim: allocated(sharing("10Gi", "30")),
 			want: inPool("soft", "gpus", "1", "memory", "10Gi", "compute", "30"),
 		},
 		{
-			name: "a share of no compute costs none", claim: allocated(shareOn("gpu-0", "10Gi", "0")),
+			name: "a share of no compute costs none", claim: allocated(sharing("10Gi", "0")),
 			want: inPool("soft", "gpus", "1", "memory", "10Gi", "compute", "0"),
 		},
 		{
@@ -58,11 +58,11 @@ func TestCostOf(t *testing.T) {
 			want: inPool("mig", "mig/3g.40gb", "1", "memory", "40448Mi", "compute", "42"),
 		},
 		{
-			name: "each device of a count costs", claim: allocated(shareOn("gpu-0", "10Gi", "30"), shareOn("gpu-0", "10Gi", "30")),
+			name: "each device of a count costs", claim: allocated(sharing("10Gi", "30"), sharing("10Gi", "30")),
 			want: inPool("soft", "gpus", "2", "memory", "20Gi", "compute", "60"),
 		},
 		{
-			name: "requests of several pools cost in each", claim: allocated(shareOn("gpu-0", "1Gi", "1"), onDevice("gpu-1")),
+			name: "requests of several pools cost in each", claim: allocated(sharing("1Gi", "1"), onDevice("gpu-1")),
 			want: Charges{"soft": amounts("gpus", "1", "memory", "1Gi", "compute", "1"), "whole": amounts("gpus", "1", "memory", "80Gi", "compute", "100")},
 		},
 		{name: "access for monitoring costs nothing", claim: allocated(admin), want: Charges{}},
@@ -82,7 +82,7 @@ func TestCostOf(t *testing.T) {
 }
 
 func TestAnUnknownDeviceIsNeverFree(t *testing.T) {
-	got, err := CostOf(allocated(shareOn("gpu-0", "1Gi", "1"), onDevice("gpu-7")), knownFacts())
+	got, err := CostOf(allocated(sharing("1Gi", "1"), onDevice("gpu-7")), knownFacts())
 	var unknown *UnknownDeviceError
 	if !errors.As(err, &unknown) {
 		t.Fatalf("want an UnknownDeviceError, got %v", err)

@@ -3,6 +3,7 @@
 package quota
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,8 +38,8 @@ func asks(class string, count int64, pairs ...string) resourceapi.DeviceRequest 
 
 func needs(pairs ...string) *resourceapi.CapacityRequirements {
 	requests := map[resourceapi.QualifiedName]resource.Quantity{}
-	for i := 0; i < len(pairs); i += 2 {
-		requests[resourceapi.QualifiedName(pairs[i])] = resource.MustParse(pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		requests[resourceapi.QualifiedName(pair[0])] = resource.MustParse(pair[1])
 	}
 	return &resourceapi.CapacityRequirements{Requests: requests}
 }
@@ -96,8 +97,8 @@ func TestLeastOf(t *testing.T) {
 func TestLeastOfExtended(t *testing.T) {
 	limits := func(pairs ...string) corev1.Container {
 		list := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		for pair := range slices.Chunk(pairs, 2) {
+			list[corev1.ResourceName(pair[0])] = resource.MustParse(pair[1])
 		}
 		return corev1.Container{Resources: corev1.ResourceRequirements{Limits: list}}
 	}

@@ -100,7 +100,7 @@ func ReadLedger(object *v1alpha1.GPULedger) *Ledger {
 			Version: from.CountedVersion, Counted: readCharges(from.Counted),
 			Unknown: ptr.Deref(from.Unknown, 0), MovedTo: from.MovedTo,
 		}
-		if from.Wanted != nil {
+		if len(from.Wanted.Charges) > 0 {
 			entry.Wanted = &Wanted{
 				Since: timeOf(from.Wanted.Since), Until: timeOf(from.Wanted.Until), Charges: readCharges(from.Wanted.Charges),
 			}
@@ -129,7 +129,7 @@ func (l *Ledger) Spec() *v1alpha1.GPULedgerSpec {
 			written.Unknown = ptr.To(entry.Unknown)
 		}
 		if entry.Wanted != nil && !entry.Wanted.Charges.Zero() {
-			written.Wanted = &v1alpha1.LedgerWanted{
+			written.Wanted = v1alpha1.LedgerWanted{
 				Since: microTime(entry.Wanted.Since), Until: microTime(entry.Wanted.Until), Charges: writeCharges(entry.Wanted.Charges),
 			}
 		}

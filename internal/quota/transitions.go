@@ -109,9 +109,7 @@ func (l *Ledger) Recount(seen Seen, now time.Time) error {
 	}
 	l.expire(now)
 	counted, versions := l.sum(seen)
-	for name, entry := range counted {
-		l.Namespaces[name] = entry
-	}
+	maps.Copy(l.Namespaces, counted)
 	maps.DeleteFunc(l.Reservations, func(uid string, r Reservation) bool {
 		if _, covered := counted[r.Namespace]; !covered {
 			return false

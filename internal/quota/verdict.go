@@ -29,7 +29,7 @@ const (
 	RefusedBusy Reason = "Busy"
 )
 
-// Refusal is why something is refused, as a tenant reads it. It is an error.
+// Refusal is why something is refused, as a tenant reads it.
 type Refusal struct {
 	// Reason is why.
 	Reason Reason
@@ -44,9 +44,6 @@ type Refusal struct {
 	// Sentence is for people.
 	Sentence string
 }
-
-// Error is the sentence.
-func (r *Refusal) Error() string { return r.Sentence }
 
 // asking is what a verdict is about.
 type asking struct {

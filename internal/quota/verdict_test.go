@@ -164,15 +164,15 @@ func TestEveryFormAgainstEveryResource(t *testing.T) {
 	extended := onDevice("gpu-1")
 	extended.Request = "container-0-request-0"
 	forms := map[string]*resourceapi.ResourceClaim{
-		"sluice.dev limits":                        allocated(shareOn("gpu-0", "10Gi", "30")),
+		"sluice.dev limits":                        allocated(sharing("10Gi", "30")),
 		"sluice.dev limits in a MIG pool":          allocated(alternative),
 		"nvidia.com/gpu":                           allocated(extended),
 		"nvidia.com/mig-3g.40gb":                   allocated(onDevice("gpu-2-mig-3g40gb-0")),
-		"a hand-written claim of a share":          allocated(shareOn("gpu-0", "1Gi", "0")),
+		"a hand-written claim of a share":          allocated(sharing("1Gi", "0")),
 		"a template of an exclusive GPU":           allocated(onDevice("gpu-1")),
 		"firstAvailable":                           allocated(alternative),
-		"a count of three":                         allocated(shareOn("gpu-0", "1Gi", "5"), shareOn("gpu-0", "1Gi", "5"), shareOn("gpu-0", "1Gi", "5")),
-		"All":                                      allocated(shareOn("gpu-0", "1Gi", "5"), onDevice("gpu-1"), onDevice("gpu-2-mig-1g10gb-0")),
+		"a count of three":                         allocated(sharing("1Gi", "5"), sharing("1Gi", "5"), sharing("1Gi", "5")),
+		"All":                                      allocated(sharing("1Gi", "5"), onDevice("gpu-1"), onDevice("gpu-2-mig-1g10gb-0")),
 		"a class of somebody else with a selector": allocated(onDevice("gpu-1")),
 	}
 	for form, claim := range forms {
