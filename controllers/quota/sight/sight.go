@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sight reads what decisions about quotas are made from: quotas and their domains, devices, claims. Where the
+// manager's cache may lag behind, and that would matter, the API server is asked.
+package sight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/view"
+	"github.com/sluice-gpu/sluice/internal/quota"
+)
+
+// SlicesByPool is the index of ResourceSlices of this driver by their pool, which is a node.
+const SlicesByPool = "sluice.slicePool"
+
+// +kubebuilder:rbac:groups=sluice.dev,resources=gpuquotas;gpupools;gpunodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims;resourceslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+
+// Reader reads from a manager's cache, and from the API server.
+type Reader struct {
+	// Cache is the manager's cache.
+	Cache client.Reader
+	// Live asks the API server.
+	Live client.Reader
+}
+
+// Index adds the index that this package reads by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &resourceapi.ResourceSlice{}, SlicesByPool, poolOf)
+	if err != nil {
+		return fmt.Errorf("indexing resource slices by pool: %w", err)
+	}
+	return nil
+}
+
+func poolOf(object client.Object) []string {
+	slice, ok := object.(*resourceapi.ResourceSlice)
+	if !ok || slice.Spec.Driver != v1alpha1.DriverName {
+		return nil
+	}
+	return []string{slice.Spec.Pool.Name}
+}
+
+// NamespaceMetadata is a Namespace of which only the metadata is read.
+func NamespaceMetadata() *metav1.PartialObjectMetadata {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return namespace
+}
+
+// Quotas are all quotas that the cache has.
+func (r Reader) Quotas(ctx context.Context) ([]v1alpha1.GPUQuota, error) {
+	return quotasIn(ctx, r.Cache)
+}
+
+func quotasIn(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]v1alpha1.GPUQuota, error) {
+	quotas := &v1alpha1.GPUQuotaList{}
+	if err := reader.List(ctx, quotas, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("listing quotas: %w", err)
+	}
+	return quotas.Items, nil
+}
+
+// QuotasOf are the quotas of a namespace. A namespace without any in the cache is looked up: one whose quota was made a
+// moment ago has one.
+func (r Reader) QuotasOf(ctx context.Context, namespace string) ([]v1alpha1.GPUQuota, error) {
+	quotas, err := quotasIn(ctx, r.Cache, client.InNamespace(namespace))
+	if err != nil || len(quotas) > 0 {
+		return quotas, err
+	}
+	return quotasIn(ctx, r.Live, client.InNamespace(namespace))
+}
+
+// LedgerOf is the name of the ledger that judges a namespace; "" where it has no quota.
+func (r Reader) LedgerOf(ctx context.Context, namespace string) (string, error) {
+	quotas, err := r.QuotasOf(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	return quota.LedgerOf(namespace, quotas), nil
+}
+
+// Domains are all domains, by ledger.
+func (r Reader) Domains(ctx context.Context) (map[string]*quota.Domain, error) {
+	quotas, err := r.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.divide(ctx, quotas)
+}
+
+func (r Reader) divide(ctx context.Context, quotas []v1alpha1.GPUQuota) (map[string]*quota.Domain, error) {
+	pools, err := view.Pools(ctx, r.Cache)
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]map[string]string{}
+	for i := range quotas {
+		name := quotas[i].Namespace
+		if _, known := labels[name]; known {
+			continue
+		}
+		if labels[name], err = r.LabelsOf(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return quota.Domains(quotas, pools, labels), nil
+}
+
+// Domain is the domain of a ledger; nil where no quota belongs to it.
+func (r Reader) Domain(ctx context.Context, ledger string) (*quota.Domain, error) {
+	quotas, err := r.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	domains, err := r.divide(ctx, within(ledger, quotas))
+	if err != nil {
+		return nil, err
+	}
+	return domains[ledger], nil
+}
+
+// within keeps the quotas of the namespaces that a ledger judges.
+func within(ledger string, quotas []v1alpha1.GPUQuota) []v1alpha1.GPUQuota {
+	byNamespace := map[string][]v1alpha1.GPUQuota{}
+	for i := range quotas {
+		byNamespace[quotas[i].Namespace] = append(byNamespace[quotas[i].Namespace], quotas[i])
+	}
+	var kept []v1alpha1.GPUQuota
+	for namespace, own := range byNamespace {
+		if quota.LedgerOf(namespace, own) == ledger {
+			kept = append(kept, own...)
+		}
+	}
+	return kept
+}
+
+// DomainOf is the domain of a namespace; nil where it has no quota.
+func (r Reader) DomainOf(ctx context.Context, namespace string) (*quota.Domain, error) {
+	own, err := r.QuotasOf(ctx, namespace)
+	if err != nil || len(own) == 0 {
+		return nil, err
+	}
+	ledger := quota.LedgerOf(namespace, own)
+	quotas, err := r.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	quotas = slices.DeleteFunc(within(ledger, quotas), func(q v1alpha1.GPUQuota) bool { return q.Namespace == namespace })
+	domains, err := r.divide(ctx, append(quotas, own...))
+	if err != nil {
+		return nil, err
+	}
+	return domains[ledger], nil
+}
+
+// LabelsOf are the labels of a namespace; none where it is gone.
+func (r Reader) LabelsOf(ctx context.Context, name string) (map[string]string, error) {
+	for _, reader := range []client.Reader{r.Cache, r.Live} {
+		namespace := NamespaceMetadata()
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		if err == nil {
+			return namespace.Labels, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading the labels of namespace %s: %w", name, err)
+		}
+	}
+	return nil, nil
+}
+
+// Pool is a pool; nil where there is none.
+func (r Reader) Pool(ctx context.Context, name string) (*v1alpha1.GPUPool, error) {
+	for _, reader := range []client.Reader{r.Cache, r.Live} {
+		pool := &v1alpha1.GPUPool{}
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, pool)
+		if err == nil {
+			return pool, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading pool %s: %w", name, err)
+		}
+	}
+	return nil, nil //nolint:nilnil // a pool that is not there is an answer
+}
