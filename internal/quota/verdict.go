@@ -29,8 +29,8 @@ const (
 	RefusedBusy Reason = "Busy"
 )
 
-// Refusal is why something is refused, as a tenant reads it.
-type Refusal struct {
+// Refusal is why something is refused, as a tenant reads it. It is an error where one is wanted.
+type Refusal struct { //nolint:errname // a decision first, and an error only to who returns it as one
 	// Reason is why.
 	Reason Reason
 	// Never is true where it could not fit however long it waits.
@@ -44,6 +44,9 @@ type Refusal struct {
 	// Sentence is for people.
 	Sentence string
 }
+
+// Error is the sentence.
+func (r *Refusal) Error() string { return r.Sentence }
 
 // asking is what a verdict is about.
 type asking struct {
