@@ -48,7 +48,7 @@ type GPULedger struct {
 }
 
 // GPULedgerSpec is what the namespaces of a quota domain hold. What a namespace has used, for the purpose of a decision,
-// is its counted amounts and its reservations that have not expired.
+// is its counted amounts and its reservations.
 type GPULedgerSpec struct {
 	// namespaces are those whose allocations are judged by this ledger.
 	// +optional
@@ -166,8 +166,8 @@ type LedgerReservation struct {
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
-	// expiry is when the reservation ends by itself: 35 seconds after it was made, the longest that the API server may
-	// take to store an allocation that was allowed.
+	// expiry is 35 seconds after the reservation was made, the longest that the API server may
+	// take to store an allocation that was allowed. A look at the claims that the API server answers later ends it.
 	// +required
 	Expiry *metav1.MicroTime `json:"expiry,omitempty"`
 

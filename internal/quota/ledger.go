@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
-// ReservationTTL is how long a reservation lives: longer than the API server may take to store an object after the
+// ReservationTTL is when a reservation expires: longer than the API server may take to store an object after the
 // verdict on it, which is 34 seconds.
 const ReservationTTL = 35 * time.Second
 
@@ -59,7 +59,7 @@ type Reservation struct {
 	Namespace, Name string
 	// Version is the claim's resourceVersion that the allocation was to be added to.
 	Version string
-	// Expiry is when the reservation ends by itself.
+	// Expiry is when the API server can no longer store the allocation: a live look after it ends the reservation.
 	Expiry time.Time
 	// Charges is the cost.
 	Charges Charges

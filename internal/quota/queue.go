@@ -54,7 +54,7 @@ type Turn struct {
 // one that finds nothing to borrow keeps waiting those behind it that would borrow in the same cohort, but not pods
 // within their namespace's guarantee.
 func (d *Domain) Queue(l *Ledger, underWay, waiting []Pod, now time.Time) []Turn {
-	u := l.useAt(now, "")
+	u := l.use("")
 	line := line{domain: d, groups: d.groups(), blocked: map[string]bool{}, stuck: map[string][]Pod{}}
 	for _, pod := range underWay {
 		if pod.Stuck {

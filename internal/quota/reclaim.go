@@ -55,7 +55,7 @@ type Victim struct {
 // A pod that no eviction can help gets none, a victim without which there is room all the same is spared, and holders
 // that end already count as gone. grace is how long evicted pods have.
 func (d *Domain) Reclaim(l *Ledger, holders []Holder, waiting []Pod, now time.Time, grace time.Duration) Plan {
-	u := l.useAt(now, "")
+	u := l.use("")
 	remaining := make([]Holder, 0, len(holders))
 	ending := false
 	for i := range holders {

@@ -208,7 +208,7 @@ func (s *simulation) held(namespace string) Amounts {
 // from somebody above the guarantee what the guarantee does not cover?
 func (s *simulation) checkVictims(plan Plan, holders []Holder) {
 	g := s.domain.groups()[0]
-	u := s.ledger.useAt(s.now, "")
+	u := s.ledger.use("")
 	live := map[string]Amounts{}
 	for i := range holders {
 		if holders[i].Ending {

@@ -5,7 +5,6 @@ package quota
 import (
 	"math/bits"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -29,8 +28,8 @@ type Standing struct {
 }
 
 // Standings is how each quota of a domain stands.
-func (d *Domain) Standings(l *Ledger, now time.Time) map[types.NamespacedName]Standing {
-	u := l.useAt(now, "")
+func (d *Domain) Standings(l *Ledger) map[types.NamespacedName]Standing {
+	u := l.use("")
 	groups := d.groups()
 	standings := make(map[types.NamespacedName]Standing, len(d.Quotas))
 	for i := range d.Quotas {

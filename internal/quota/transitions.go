@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-
-	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
 // Ask is an allocation that waits for a verdict.
@@ -27,9 +25,7 @@ type Ask struct {
 
 // Reserve remembers an allocation that a verdict has just allowed. Where one of the same claim is under way already, as
 // when a scheduler tries again while the first answer hangs, either may be stored: the larger of each amount is kept.
-// Reservations that have expired make room.
 func (l *Ledger) Reserve(ask Ask, now time.Time) {
-	l.expire(now)
 	if ask.Charges.Zero() {
 		return
 	}
@@ -50,19 +46,25 @@ func (l *Ledger) Reserve(ask Ask, now time.Time) {
 // answer was given and none will be.
 func (l *Ledger) Release(uid string) { delete(l.Reservations, uid) }
 
-// full says whether no more may be under way.
-func (l *Ledger) full(now time.Time) bool {
-	live := 0
-	for _, r := range l.Reservations {
-		if r.Expiry.After(now) {
-			live++
-		}
-	}
-	return live >= v1alpha1.MaxLedgerReservations
+func (l *Ledger) reserved(uid string) bool {
+	_, found := l.Reservations[uid]
+	return found
 }
 
-func (l *Ledger) expire(now time.Time) {
-	maps.DeleteFunc(l.Reservations, func(_ string, r Reservation) bool { return !r.Expiry.After(now) })
+// Overdue are the namespaces with reservations that have expired, and when the next reservation of any namespace expires;
+// zero where none is left to. Only a look that was taken live after the expiry ends an expired reservation: until then
+// its allocation may have been stored, and not been seen.
+func (l *Ledger) Overdue(now time.Time) (namespaces []string, next time.Time) {
+	for _, r := range l.Reservations {
+		switch {
+		case !r.Expiry.After(now):
+			namespaces = append(namespaces, r.Namespace)
+		case next.IsZero() || r.Expiry.Before(next):
+			next = r.Expiry
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces), next
 }
 
 // Seen is one look at claims.
@@ -70,6 +72,9 @@ type Seen struct {
 	// Version is a resourceVersion of claims that the look certainly reflects: that of a live list, or the highest that
 	// handlers of the cache's events had been given before it.
 	Version string
+	// Live is true for a list that the API server itself answered, begun after the time that Recount is given: all that was
+	// stored before that time is in the look. Of a look at a cache that cannot be said.
+	Live bool
 	// Namespaces are those of which the look shows every claim.
 	Namespaces []string
 	// Claims are the claims.
@@ -99,20 +104,23 @@ func (e *StaleError) Error() string {
 
 // Recount replaces what the namespaces of a look were counted to hold, and settles reservations. It takes only what it
 // sees: a reservation ends when the look shows the claim at a later version than the allocation was to be added to, since
-// the claim then has the allocation or can no longer get it; when the claim is gone; or when it has expired. An older look
-// than the last changes nothing and is a *StaleError. Namespaces that have moved away are left alone.
+// the claim then has the allocation or can no longer get it; when the claim is gone; or when the look was taken live after
+// it expired. An older look than the last changes nothing and is a *StaleError. Namespaces that have moved away are left
+// alone.
 func (l *Ledger) Recount(seen Seen, now time.Time) error {
 	for _, name := range seen.Namespaces {
 		if entry := l.Namespaces[name]; entry.MovedTo == "" && entry.Version != "" && after(entry.Version, seen.Version) {
 			return &StaleError{Namespace: name}
 		}
 	}
-	l.expire(now)
 	counted, versions := l.sum(seen)
 	maps.Copy(l.Namespaces, counted)
 	maps.DeleteFunc(l.Reservations, func(uid string, r Reservation) bool {
 		if _, covered := counted[r.Namespace]; !covered {
 			return false
+		}
+		if seen.Live && !r.Expiry.After(now) {
+			return true
 		}
 		if version, shown := versions[uid]; shown {
 			return after(version, r.Version)

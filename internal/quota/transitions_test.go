@@ -34,7 +34,8 @@ func TestRecount(t *testing.T) {
 		name   string
 		before []func(*Ledger)
 		look   Seen
-		after  time.Duration
+		after  time.Duration // how long after the reservation the look was taken
+		live   bool
 		want   Amounts
 		counts Amounts
 	}{
@@ -45,8 +46,9 @@ func TestRecount(t *testing.T) {
 		{name: "an allocation from before does not settle a later reservation", before: []func(*Ledger){reserved("1", "170", gpu)}, look: look("200", claimAt("1", "160", gpu)), want: amounts("gpus", "2"), counts: amounts("gpus", "1")},
 		{name: "a reservation whose claim has changed otherwise is over", before: []func(*Ledger){reserved("1", "150", gpu)}, look: look("200", claimAt("1", "160", nil)), want: Amounts{}, counts: Amounts{}},
 		{name: "a reservation whose claim is gone is over", before: []func(*Ledger){reserved("1", "150", gpu)}, look: look("200"), want: Amounts{}, counts: Amounts{}},
-		{name: "a reservation lives to the end of its time", before: []func(*Ledger){reserved("1", "900", gpu)}, look: look("200"), after: ReservationTTL - time.Nanosecond, want: amounts("gpus", "1"), counts: Amounts{}},
-		{name: "a reservation expires", before: []func(*Ledger){reserved("1", "900", gpu)}, look: look("200"), after: ReservationTTL, want: Amounts{}, counts: Amounts{}},
+		{name: "a live look before its end leaves a reservation", before: []func(*Ledger){reserved("1", "900", gpu)}, look: look("200"), after: ReservationTTL - time.Nanosecond, live: true, want: amounts("gpus", "1"), counts: Amounts{}},
+		{name: "a look at a cache after its end leaves a reservation", before: []func(*Ledger){reserved("1", "900", gpu)}, look: look("200"), after: time.Hour, want: amounts("gpus", "1"), counts: Amounts{}},
+		{name: "a live look after its end drops a reservation", before: []func(*Ledger){reserved("1", "900", gpu)}, look: look("200"), after: ReservationTTL, live: true, want: Amounts{}, counts: Amounts{}},
 		{name: "of two reservations of one claim the larger stays", before: []func(*Ledger){reserved("1", "150", inPool("p", "gpus", "1", "memory", "2")), reserved("1", "150", inPool("p", "gpus", "2", "memory", "1"))}, look: look("120"), want: amounts("gpus", "2", "memory", "2"), counts: Amounts{}},
 		{name: "a second try does not make a reservation settle earlier", before: []func(*Ledger){reserved("1", "160", gpu), reserved("1", "150", gpu)}, look: look("200", claimAt("1", "155", nil)), want: amounts("gpus", "1"), counts: Amounts{}},
 		{
@@ -71,11 +73,11 @@ func TestRecount(t *testing.T) {
 			for _, step := range tc.before {
 				step(l)
 			}
-			now := start().Add(tc.after)
-			if err := l.Recount(tc.look, now); err != nil {
+			tc.look.Live = tc.live
+			if err := l.Recount(tc.look, start().Add(tc.after)); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, l.Used("a", nil, now)); diff != "" {
+			if diff := cmp.Diff(tc.want, l.Used("a", nil)); diff != "" {
 				t.Errorf("held (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.counts, l.Namespaces["a"].Counted.In(nil)); diff != "" {
@@ -113,7 +115,7 @@ func TestANamespaceMovesWithAllThatItHolds(t *testing.T) {
 	}
 	for range 2 {
 		to.Join("a", from)
-		if diff := cmp.Diff(amounts("gpus", "3"), to.Used("a", nil, start())); diff != "" {
+		if diff := cmp.Diff(amounts("gpus", "3"), to.Used("a", nil)); diff != "" {
 			t.Errorf("held (-want +got):\n%s", diff)
 		}
 	}

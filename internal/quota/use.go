@@ -4,7 +4,6 @@ package quota
 
 import (
 	"slices"
-	"time"
 )
 
 // use is what namespaces hold at a moment: counted, reserved, and what somebody who tries a plan out has added.
@@ -14,15 +13,15 @@ type use struct {
 	less    map[string][]Cost
 }
 
-// useAt sums a ledger. The reservation of one claim, which is asked for again, can be left out.
-func (l *Ledger) useAt(now time.Time, without string) use {
+// use sums a ledger. The reservation of one claim, which is asked for again, can be left out.
+func (l *Ledger) use(without string) use {
 	u := use{charges: make(map[string]Charges, len(l.Namespaces)), more: map[string][]Cost{}, less: map[string][]Cost{}}
 	for name, entry := range l.Namespaces {
 		u.charges[name] = entry.Counted
 	}
 	cloned := map[string]bool{}
 	for uid, r := range l.Reservations {
-		if uid == without || !r.Expiry.After(now) {
+		if uid == without {
 			continue
 		}
 		if !cloned[r.Namespace] {
@@ -70,6 +69,6 @@ func (u use) clone() use {
 }
 
 // Used is what a namespace holds of pools, nil meaning all: counted and reserved.
-func (l *Ledger) Used(namespace string, pools []string, now time.Time) Amounts {
-	return l.useAt(now, "").of(namespace, pools)
+func (l *Ledger) Used(namespace string, pools []string) Amounts {
+	return l.use("").of(namespace, pools)
 }

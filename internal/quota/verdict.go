@@ -4,6 +4,8 @@ package quota
 
 import (
 	"time"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
 // Reason is why something is refused.
@@ -77,10 +79,10 @@ func (d *Domain) Verdict(l *Ledger, ask Ask, now time.Time) *Refusal {
 		return notDescribed(ask.Namespace, entry.Unknown)
 	case !found || entry.Version == "" || entry.MovedTo != "":
 		return notCounted(ask.Namespace)
-	case l.full(now):
+	case len(l.Reservations) >= v1alpha1.MaxLedgerReservations && !l.reserved(ask.UID):
 		return busy(ask.Namespace)
 	}
-	return d.fits(l, l.useAt(now, ask.UID), asking{namespace: ask.Namespace, cost: ask.Charges, now: now, made: ask.Since})
+	return d.fits(l, l.use(ask.UID), asking{namespace: ask.Namespace, cost: ask.Charges, now: now, made: ask.Since})
 }
 
 // Fits decides whether something of a cost fits now, charging nothing: the early answer on a pod or a claim. Where the
@@ -89,13 +91,13 @@ func (d *Domain) Fits(l *Ledger, namespace string, cost Cost, now time.Time) *Re
 	if refusal := d.Never(namespace, cost); refusal != nil || l.Namespaces[namespace].Version == "" {
 		return refusal
 	}
-	return d.fits(l, l.useAt(now, ""), asking{namespace: namespace, cost: cost, now: now})
+	return d.fits(l, l.use(""), asking{namespace: namespace, cost: cost, now: now})
 }
 
 // Never decides whether something could not fit even if nothing else were held.
 func (d *Domain) Never(namespace string, cost Cost) *Refusal {
 	empty := NewLedger(d.Ledger)
-	return d.fits(empty, empty.useAt(time.Time{}, ""), asking{namespace: namespace, cost: cost})
+	return d.fits(empty, empty.use(""), asking{namespace: namespace, cost: cost})
 }
 
 func (d *Domain) fits(l *Ledger, u use, a asking) *Refusal {

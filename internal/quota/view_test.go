@@ -92,7 +92,7 @@ func TestStandings(t *testing.T) {
 		{Namespace: "c", Name: "main"}: {Used: amounts("memory", "20"), Above: Amounts{}, Borrowed: Amounts{}, Lent: amounts("memory", "4")},
 		{Namespace: "c", Name: "low"}:  {Used: amounts("memory", "20"), Above: amounts("memory", "15")},
 	}
-	if diff := cmp.Diff(want, domain.Standings(l, start())); diff != "" {
+	if diff := cmp.Diff(want, domain.Standings(l)); diff != "" {
 		t.Errorf("standings (-want +got):\n%s", diff)
 	}
 }

@@ -184,7 +184,7 @@ func (r *replay) checkLedger(namespace string, held quota.Amounts, from, until t
 	}
 	for _, ledger := range ledgers {
 		for _, at := range moments {
-			used := ledger.Used(namespace, nil, at)
+			used := ledger.Used(namespace, nil)
 			for name, value := range held {
 				if used[name] < value {
 					r.wrong("at %s ledger %s said that %s uses %d of %s, but it held %d", at.Format(time.StampMilli), ledger.Name, namespace, used[name], name, value)
