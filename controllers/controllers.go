@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/deviceclass"
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
 	"github.com/sluice-gpu/sluice/controllers/pool"
+	"github.com/sluice-gpu/sluice/controllers/queue"
 	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
 )
@@ -59,6 +60,7 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		}},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
+		{"queue", func() error { return setupQueues(mgr, o, queue.NewCounts(nil)) }},
 	}
 	for _, step := range steps {
 		if err := step.setup(); err != nil {
