@@ -48,6 +48,8 @@ type Crowd struct {
 type Report struct {
 	created, refused, failed atomic.Int64
 
+	again chan int
+
 	mu    sync.Mutex
 	took  []time.Duration
 	other map[string]int
@@ -86,17 +88,20 @@ func (r *Report) Percentile(part float64) time.Duration {
 
 // Start lets the clients loose until the context ends. The channel is closed when they have ended.
 func (c Crowd) Start(ctx context.Context) (*Report, <-chan struct{}) {
-	report, done := &Report{other: map[string]int{}}, make(chan struct{})
+	report, done := &Report{other: map[string]int{}, again: make(chan int, c.Pods)}, make(chan struct{})
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	for range c.Clients {
 		clients.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= c.Pods {
-					return
-				}
+			for i := int(next.Add(1)) - 1; i < c.Pods; i = int(next.Add(1)) - 1 {
 				c.insist(ctx, i, report)
+			}
+			for ctx.Err() == nil {
+				select {
+				case <-ctx.Done():
+				case i := <-report.again:
+					c.insist(ctx, i, report)
+				}
 			}
 		})
 	}
@@ -106,6 +111,29 @@ func (c Crowd) Start(ctx context.Context) (*Report, <-chan struct{}) {
 	}()
 	return report, done
 }
+
+// End deletes a pod of the crowd at once, and has a client ask for it again.
+func (c Crowd) End(ctx context.Context, pod client.ObjectKey, report *Report) error {
+	var i int
+	if _, err := fmt.Sscanf(pod.Name, namePrefix+"%d", &i); err != nil {
+		return nil //nolint:nilerr // it is somebody else's
+	}
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	if err := c.Client.Delete(ctx, object, client.GracePeriodSeconds(0)); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("ending pod %s: %w", pod, err)
+	}
+	select {
+	case report.again <- i:
+	default: // it waits for a client already
+	}
+	return nil
+}
+
+// namePrefix begins the names of pods and claims.
+const namePrefix = "crowd-"
 
 // insist makes one pod, and its claim where it is written by hand, as often as it takes.
 func (c Crowd) insist(ctx context.Context, i int, report *Report) {
@@ -133,7 +161,7 @@ func (c Crowd) insist(ctx context.Context, i int, report *Report) {
 }
 
 func (c Crowd) make(i int) (*corev1.Pod, *resourceapi.ResourceClaim) {
-	name, namespace := fmt.Sprintf("crowd-%d", i), c.Namespaces[i%len(c.Namespaces)]
+	name, namespace := fmt.Sprintf(namePrefix+"%d", i), c.Namespaces[i%len(c.Namespaces)]
 	if (i/len(c.Namespaces))%2 == 0 {
 		return builders.MakePod(name).Namespace(namespace).Pool(c.Pool).Memory(c.Memory).Obj(), nil
 	}

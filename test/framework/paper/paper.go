@@ -78,8 +78,9 @@ func (n Node) create(ctx context.Context, c client.Client) (*corev1.Node, error)
 	if err := c.Create(ctx, node); err != nil {
 		return nil, fmt.Errorf("creating node %s: %w", n.Name, err)
 	}
-	node.Status = status(time.Now())
-	if err := c.Status().Update(ctx, node); err != nil {
+	fresh := node.DeepCopy()
+	fresh.Status = status(time.Now())
+	if err := c.Status().Patch(ctx, fresh, client.MergeFrom(node)); err != nil { // controllers write to a new node too
 		return nil, fmt.Errorf("saying that node %s is ready: %w", n.Name, err)
 	}
 	// Admission taints every new node as not ready; nobody need wait until a controller takes that back.

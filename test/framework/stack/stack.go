@@ -157,9 +157,6 @@ func (s *Stack) labJSON(ctx context.Context, result any, args ...string) error {
 	return nil
 }
 
-// Metrics are the addresses of the managers' metrics.
-func (s *Stack) Metrics() []string { return s.metrics }
-
 // Path is a path inside the repository.
 func Path(elem ...string) string {
 	_, here, _, _ := runtime.Caller(0)

@@ -34,7 +34,6 @@ type Witness struct {
 	mu      sync.Mutex
 	records []record
 	claims  map[types.UID]*resourceapi.ResourceClaim
-	changed chan struct{}
 }
 
 // record is one version of an object, in the API server's order.
@@ -49,7 +48,7 @@ type record struct {
 
 // Watch begins to watch, and returns when what is there already is known.
 func Watch(ctx context.Context, c client.WithWatch) (*Witness, error) {
-	w := &Witness{client: c, began: time.Now(), claims: map[types.UID]*resourceapi.ResourceClaim{}, changed: make(chan struct{}, 1)}
+	w := &Witness{client: c, began: time.Now(), claims: map[types.UID]*resourceapi.ResourceClaim{}}
 	for _, list := range []client.ObjectList{
 		&resourceapi.ResourceClaimList{}, &v1alpha1.GPULedgerList{}, &v1alpha1.GPUQuotaList{},
 	} {
@@ -73,6 +72,19 @@ func (w *Witness) Allocated(namespace string) int {
 		}
 	}
 	return n
+}
+
+// Holders are the pods that allocated claims of a namespace are reserved for.
+func (w *Witness) Holders(namespace string) []client.ObjectKey {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var holders []client.ObjectKey
+	for _, claim := range w.claims {
+		if claim.Namespace == namespace && claim.Status.Allocation != nil && len(claim.Status.ReservedFor) > 0 {
+			holders = append(holders, client.ObjectKey{Namespace: namespace, Name: claim.Status.ReservedFor[0].Name})
+		}
+	}
+	return holders
 }
 
 // Claims is how many claims a namespace has.
