@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/sluice-gpu/sluice/internal/quota"
 	"github.com/sluice-gpu/sluice/internal/request"
 )
 
@@ -21,6 +22,8 @@ import (
 type Handler struct {
 	// Facts tells what is known of the pools.
 	Facts Facts
+	// Quotas tells what holds for a namespace.
+	Quotas Quotas
 	// Decoder reads the reviewed pod.
 	Decoder admission.Decoder
 }
@@ -50,7 +53,7 @@ func (h *Handler) Handle(ctx context.Context, review admission.Request) admissio
 	}
 	if len(asks.Containers) == 0 {
 		request.Tidy(pod, &asks)
-		return changed(before, pod, asks.Warnings)
+		return h.queued(ctx, before, pod, review.Namespace, asks.Warnings)
 	}
 	resolution, err := h.resolve(ctx, asks)
 	if err != nil {
@@ -59,14 +62,26 @@ func (h *Handler) Handle(ctx context.Context, review admission.Request) admissio
 	if err := request.Rewrite(pod, &resolution); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return changed(before, pod, resolution.Warnings)
+	return h.queued(ctx, before, pod, review.Namespace, resolution.Warnings)
+}
+
+// queued admits a pod behind a gate, where pods of its namespace wait for room.
+func (h *Handler) queued(ctx context.Context, before []byte, pod *corev1.Pod, namespace string, warnings []string) admission.Response {
+	if quota.MayAsk(pod) {
+		domain, err := h.Quotas.DomainOf(ctx, namespace)
+		if err != nil {
+			return refused(ctx, &factsError{err})
+		}
+		domain.Gate(pod, namespace)
+	}
+	return changed(before, pod, warnings)
 }
 
 // factsError is a failure to look at the pools, which is no fault of the pod.
 type factsError struct{ err error }
 
 func (e *factsError) Error() string {
-	return "Sluice cannot read its pools at the moment, try again: " + e.err.Error()
+	return "Sluice cannot read its pools and quotas at the moment, try again: " + e.err.Error()
 }
 
 func (e *factsError) Unwrap() error { return e.err }
