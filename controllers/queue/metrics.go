@@ -4,8 +4,6 @@ package queue
 
 import (
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,41 +36,4 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 func (m *metrics) released(namespace string, waited time.Duration) {
 	m.releases.WithLabelValues(namespace).Inc()
 	m.waits.Observe(max(0, waited).Seconds())
-}
-
-// Counts are the lengths of the queues, by namespace. Whoever writes quotas' status reads them.
-type Counts struct {
-	changed func(ledger string)
-
-	mu      sync.Mutex
-	lengths map[string]map[string]int32 // by ledger, then namespace
-}
-
-// NewCounts keeps the lengths of queues. It calls changed, if there is one, with each ledger where one changes.
-func NewCounts(changed func(ledger string)) *Counts {
-	return &Counts{changed: changed, lengths: map[string]map[string]int32{}}
-}
-
-// Waiting is how many pods of a namespace wait for room.
-func (c *Counts) Waiting(ledger, namespace string) int32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lengths[ledger][namespace]
-}
-
-func (c *Counts) set(ledger string, lengths map[string]int32) {
-	if c.replace(ledger, lengths) && c.changed != nil {
-		c.changed(ledger)
-	}
-}
-
-func (c *Counts) replace(ledger string, lengths map[string]int32) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	same := maps.Equal(c.lengths[ledger], lengths)
-	c.lengths[ledger] = lengths
-	if len(lengths) == 0 {
-		delete(c.lengths, ledger)
-	}
-	return !same
 }
