@@ -122,21 +122,14 @@ func carryOutOn(r *round, batch []*order) (answers []error, changed bool) {
 }
 
 func isRefusal(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused)
+	var refusal *quota.Refusal
+	return errors.As(err, &refusal)
 }
 
 // settle looks at the claims of namespaces in which a reservation has expired that no count has seen: its allocation was
-// stored or never will be, and the API server knows which. Only after that the reservation may be forgotten. Where a count
-// keeps up, there is none.
+// stored or never will be, and the API server knows which. Where a count keeps up, there is none.
 func (w *Writer) settle(ctx context.Context, r *round) (bool, error) {
-	var namespaces []string
-	for _, reservation := range r.ledger.Reservations {
-		if !reservation.Expiry.After(r.now) && !slices.Contains(namespaces, reservation.Namespace) {
-			namespaces = append(namespaces, reservation.Namespace)
-		}
-	}
-	slices.Sort(namespaces)
+	namespaces, _ := r.ledger.Overdue(r.now)
 	for _, namespace := range namespaces {
 		seen, err := w.sight.LookLive(ctx, namespace)
 		if err != nil {

@@ -20,15 +20,6 @@ import (
 // ErrTryAgain says that nothing was decided, so the same may be asked again.
 var ErrTryAgain = errors.New("the quota's ledger could not be written at the moment: this is tried again")
 
-// RefusedError says that an allocation does not fit.
-type RefusedError struct {
-	// Refusal says why.
-	Refusal *quota.Refusal
-}
-
-// Error is the sentence for people.
-func (e *RefusedError) Error() string { return e.Refusal.Sentence }
-
 // Sight is what the writer needs to see.
 type Sight interface {
 	// Domain is the domain of a ledger; nil where no quota belongs to it.
@@ -97,7 +88,7 @@ type round struct {
 	now    time.Time
 }
 
-// Charge has an allocation allowed: nil once its cost is reserved, a *RefusedError where it does not fit, and another
+// Charge has an allocation allowed: nil once its cost is reserved, a *quota.Refusal where it does not fit, and another
 // error where nothing was decided.
 func (w *Writer) Charge(ctx context.Context, ledger string, ask quota.Ask) error {
 	return w.order(ctx, ledger, func(r *round) (bool, error) {
@@ -106,7 +97,7 @@ func (w *Writer) Charge(ctx context.Context, ledger string, ask quota.Ask) error
 			return false, ErrTryAgain
 		}
 		if refusal := r.domain.Verdict(r.ledger, ask, r.now); refusal != nil {
-			return false, &RefusedError{refusal}
+			return false, refusal
 		}
 		r.ledger.Reserve(ask, r.now)
 		return !ask.Charges.Zero(), nil

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	"github.com/sluice-gpu/sluice/controllers/quota/ledger"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
@@ -25,7 +24,7 @@ const (
 	countPoll = 100 * time.Millisecond
 )
 
-// Charger has an allocation allowed: nil once its cost is reserved, a *ledger.RefusedError where it does not fit, and another
+// Charger has an allocation allowed: nil once its cost is reserved, a *quota.Refusal where it does not fit, and another
 // error where nothing was decided.
 type Charger interface {
 	Charge(ctx context.Context, name string, ask quota.Ask) error
@@ -52,8 +51,8 @@ func (f *Front) Charge(ctx context.Context, name string, ask quota.Ask) error {
 	until := f.Clock.Now().Add(countedIn)
 	for {
 		err := f.charge(ctx, name, ask)
-		var refused *ledger.RefusedError
-		if !errors.As(err, &refused) || refused.Refusal.Reason != quota.RefusedUncounted || !f.Clock.Now().Before(until) {
+		var refusal *quota.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != quota.RefusedUncounted || !f.Clock.Now().Before(until) {
 			return err
 		}
 		timer := f.Clock.NewTimer(countPoll)
@@ -67,14 +66,14 @@ func (f *Front) Charge(ctx context.Context, name string, ask quota.Ask) error {
 }
 
 func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
-	if f.leads() || f.Clock.Now().UnixNano() < f.resting.Load() {
+	if f.Leads() || f.Clock.Now().UnixNano() < f.resting.Load() {
 		return f.Own.Charge(ctx, name, ask) //nolint:wrapcheck // refusals are for people
 	}
 	asking, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
 	err := f.Leader.Charge(asking, name, ask)
-	var refused *ledger.RefusedError
-	if err == nil || errors.As(err, &refused) {
+	var refusal *quota.Refusal
+	if err == nil || errors.As(err, &refusal) {
 		return err //nolint:wrapcheck // refusals are for people
 	}
 	if ctx.Err() == nil {
@@ -84,7 +83,8 @@ func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
 	return f.Own.Charge(ctx, name, ask) //nolint:wrapcheck // refusals are for people
 }
 
-func (f *Front) leads() bool {
+// Leads says whether this replica is the leader.
+func (f *Front) Leads() bool {
 	select {
 	case <-f.Elected:
 		return true

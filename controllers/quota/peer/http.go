@@ -97,7 +97,7 @@ func (c *Client) Charge(ctx context.Context, name string, ask quota.Ask) error {
 		return fmt.Errorf("decoding the leader's answer: %w", err)
 	}
 	if v.Refusal != nil {
-		return &ledger.RefusedError{Refusal: v.Refusal}
+		return v.Refusal
 	}
 	return nil
 }
@@ -130,11 +130,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	var v verdict
-	var refused *ledger.RefusedError
-	switch err := h.Own.Charge(request.Context(), c.Ledger, c.Ask); {
-	case errors.As(err, &refused):
-		v.Refusal = refused.Refusal
-	case err != nil:
+	err := h.Own.Charge(request.Context(), c.Ledger, c.Ask)
+	if err != nil && !errors.As(err, &v.Refusal) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}

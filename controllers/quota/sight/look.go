@@ -64,26 +64,21 @@ func (r Reader) LookLive(ctx context.Context, namespace string) (quota.Seen, err
 	if err := r.Live.List(ctx, claims, client.InNamespace(namespace)); err != nil {
 		return quota.Seen{}, fmt.Errorf("listing the claims of namespace %s: %w", namespace, err)
 	}
-	seen := quota.Seen{Version: claims.ResourceVersion, Namespaces: []string{namespace}}
+	seen := quota.Seen{Version: claims.ResourceVersion, Live: true, Namespaces: []string{namespace}}
 	return seen, r.see(ctx, &seen, claims.Items)
 }
 
-// LookCached looks at the claims of namespaces as the cache has them. The version that the cache had reached is taken
-// before the look.
-func (r Reader) LookCached(ctx context.Context, version string, namespaces []string) (quota.Seen, error) {
-	seen := quota.Seen{Version: version, Namespaces: namespaces}
-	for _, namespace := range namespaces {
-		claims := &resourceapi.ResourceClaimList{}
-		if err := r.Cache.List(ctx, claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return seen, fmt.Errorf("listing the claims of namespace %s: %w", namespace, err)
-		}
-		if err := r.see(ctx, &seen, claims.Items); err != nil {
-			return seen, err
-		}
+// LookCached looks at the claims of a namespace as the cache has them. version is one that the cache had reached before.
+func (r Reader) LookCached(ctx context.Context, version, namespace string) (quota.Seen, error) {
+	claims := &resourceapi.ResourceClaimList{}
+	if err := r.Cache.List(ctx, claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return quota.Seen{}, fmt.Errorf("listing the claims of namespace %s: %w", namespace, err)
 	}
-	return seen, nil
+	seen := quota.Seen{Version: version, Namespaces: []string{namespace}}
+	return seen, r.see(ctx, &seen, claims.Items)
 }
 
+// see adds claims to a look.
 func (r Reader) see(ctx context.Context, seen *quota.Seen, claims []resourceapi.ResourceClaim) error {
 	var nodes []string
 	known := map[string]bool{}

@@ -194,3 +194,16 @@ func (r Reader) Pool(ctx context.Context, name string) (*v1alpha1.GPUPool, error
 	}
 	return nil, nil //nolint:nilnil // a pool that is not there is an answer
 }
+
+// Ledger is a ledger as the API server has it; an empty one where there is none.
+func (r Reader) Ledger(ctx context.Context, name string) (*quota.Ledger, error) {
+	object := &v1alpha1.GPULedger{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return quota.NewLedger(name), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading ledger %s: %w", name, err)
+	}
+	return quota.ReadLedger(object), nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package quota holds quotas: it wires the webhooks that judge allocations, the one writer of ledgers, the count of what
+// is allocated, and the quotas' status.
+package quota
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/quota/count"
+	"github.com/sluice-gpu/sluice/controllers/quota/judge"
+	"github.com/sluice-gpu/sluice/controllers/quota/ledger"
+	"github.com/sluice-gpu/sluice/controllers/quota/peer"
+	"github.com/sluice-gpu/sluice/controllers/quota/sight"
+	"github.com/sluice-gpu/sluice/controllers/quota/standing"
+)
+
+// reportedBy names the events' source.
+const reportedBy = "sluice-manager"
+
+// Options are what quotas need.
+type Options struct {
+	// Namespace is the manager's.
+	Namespace string
+	// CertDir and DNSName are the webhook's certificate, by which replicas know each other.
+	CertDir, DNSName string
+	// Address is where other replicas reach this one's webhook server; "" where they do not.
+	Address string
+	// Waiting tells how many pods of a namespace wait.
+	Waiting standing.Waiting
+	// Changed names ledgers whose queues became longer or shorter.
+	Changed <-chan event.GenericEvent
+	// Blocked says what keeps borrowed pods from being evicted for a namespace; "" for nothing.
+	Blocked func(namespace string) string
+	// Clock tells the time.
+	Clock clock.WithTicker
+	// Metrics is where metrics are registered.
+	Metrics prometheus.Registerer
+}
+
+// Parts are what holds quotas in one replica.
+type Parts struct {
+	// Sight sees quotas, devices and claims.
+	Sight sight.Reader
+	// Ledgers writes ledgers.
+	Ledgers *ledger.Writer
+	// Notes tells people what was refused.
+	Notes *judge.Notes
+
+	options Options
+}
+
+// New makes the parts.
+func New(mgr ctrl.Manager, o Options) (*Parts, error) {
+	notes, err := judge.NewNotes(mgr.GetEventRecorder(reportedBy), o.Metrics, o.Clock)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the notes on quotas: %w", err)
+	}
+	p := &Parts{Sight: sight.Reader{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Notes: notes, options: o}
+	p.Ledgers = ledger.New(ledger.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Sight: p.Sight, Clock: o.Clock})
+	return p, nil
+}
+
+// Setup registers the controllers, which the leader runs.
+func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
+	if err := sight.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("setting up quotas: %w", err)
+	}
+	reached, err := follow(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	counting := &count.Reconciler{
+		Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Ledgers: p.Ledgers, Sight: p.Sight, Reached: reached, Clock: p.options.Clock,
+	}
+	if err := counting.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up quotas: %w", err)
+	}
+	err = standing.Setup(mgr, standing.Options{
+		Sight: p.Sight, Waiting: p.options.Waiting, Changed: p.options.Changed, Blocked: p.options.Blocked,
+		Metrics: p.options.Metrics, Forget: p.Notes.Forget,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up quotas: %w", err)
+	}
+	err = mgr.Add(&peer.Publisher{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Namespace: p.options.Namespace, Address: p.options.Address, Clock: p.options.Clock,
+	})
+	if err != nil {
+		return fmt.Errorf("adding the publisher of the leader's address: %w", err)
+	}
+	return nil
+}
+
+// follow tells how far the cache of claims has come.
+func follow(ctx context.Context, mgr ctrl.Manager) (func() string, error) {
+	claims, err := mgr.GetCache().GetInformer(ctx, &resourceapi.ResourceClaim{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("caching claims: %w", err)
+	}
+	progress := &sight.Progress{}
+	registration, err := claims.AddEventHandler(progress)
+	if err != nil {
+		return nil, fmt.Errorf("following the cache of claims: %w", err)
+	}
+	return reached(registration, progress), nil
+}
+
+func reached(registration toolscache.ResourceEventHandlerRegistration, progress *sight.Progress) func() string {
+	return func() string {
+		if !registration.HasSynced() {
+			return ""
+		}
+		return progress.Version()
+	}
+}
+
+// SetupWebhooks serves the webhooks, on every replica. What they read is cached from the start.
+func (p *Parts) SetupWebhooks(ctx context.Context, mgr ctrl.Manager) error {
+	for _, object := range []client.Object{
+		&v1alpha1.GPUQuota{}, &v1alpha1.GPUPool{}, &v1alpha1.GPUNode{}, &v1alpha1.GPULedger{}, sight.NamespaceMetadata(),
+		&resourceapi.ResourceClaim{}, &resourceapi.ResourceSlice{}, &resourceapi.DeviceClass{}, &coordinationv1.Lease{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("caching %T for quotas: %w", object, err)
+		}
+	}
+	identity := peer.Identity{Dir: p.options.CertDir, Name: p.options.DNSName}
+	front := &peer.Front{
+		Elected: mgr.Elected(), Own: p.Ledgers, Clock: p.options.Clock,
+		Leader: peer.NewClient(identity, peer.Address(mgr.GetClient(), p.options.Namespace)),
+	}
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	server := mgr.GetWebhookServer()
+	server.Register(peer.Path, &peer.Handler{Identity: identity, Leads: front.Leads, Own: p.Ledgers})
+	server.Register(judge.ClaimsPath, &webhook.Admission{Handler: &judge.Claims{
+		Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Sight: p.Sight, Charger: front,
+		Decoder: decoder, Notes: p.Notes, Clock: p.options.Clock,
+	}})
+	server.Register(judge.DeletionPath, &webhook.Admission{Handler: &judge.Deletion{
+		Live: mgr.GetAPIReader(), Sight: p.Sight, Decoder: decoder,
+	}})
+	return nil
+}
