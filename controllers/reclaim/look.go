@@ -82,7 +82,9 @@ func (r *Reconciler) look(ctx context.Context, namespace string) (look, error) {
 
 func ours(claim *resourceapi.ResourceClaim) bool {
 	return claim.Status.Allocation != nil && slices.ContainsFunc(claim.Status.Allocation.Devices.Results,
-		func(result resourceapi.DeviceRequestAllocationResult) bool { return result.Driver == v1alpha1.DriverName })
+		func(result resourceapi.DeviceRequestAllocationResult) bool {
+			return result.Driver == v1alpha1.DriverName
+		})
 }
 
 // podsOf are the pods of a namespace as the API server has them.
