@@ -48,20 +48,33 @@ func newScene(t *testing.T, labels ...string) scene {
 func (s scene) remove(namespace *corev1.Namespace) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.GracePeriodSeconds(0))
-	if err != nil {
+	if err := s.end(ctx); err != nil {
 		s.Error(err)
 	}
 	if err := admin.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 		s.Error(err)
 	}
-	err = stack.Poll(ctx, "nothing of "+s.namespace+" is allocated", func(ctx context.Context) (bool, error) {
+}
+
+// release ends all pods and waits until nothing is allocated.
+func (s scene) release() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	if err := s.end(ctx); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s scene) end(ctx context.Context) error {
+	err := admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.GracePeriodSeconds(0))
+	if err != nil {
+		return fmt.Errorf("ending the pods of %s: %w", s.namespace, err)
+	}
+	return stack.Poll(ctx, "nothing of "+s.namespace+" is allocated", func(ctx context.Context) (bool, error) {
 		allocated, err := s.allocations(ctx)
 		return len(allocated) == 0, err
 	})
-	if err != nil {
-		s.Error(err)
-	}
 }
 
 // allocations are the allocated claims of the scene.

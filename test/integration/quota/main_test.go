@@ -95,6 +95,7 @@ func furnish(ctx context.Context) error {
 		builders.MakePool("shared").DefaultMemory("2Gi").MaxTenants(64).Default().Cohort("research", "cohort", "research").Obj(),
 		builders.MakePool("whole").Mode(v1alpha1.SharingExclusive).Obj(),
 		builders.MakePool("mig").MIG().Obj(),
+		builders.MakePool("all").Mode(v1alpha1.SharingExclusive).Obj(),
 		builders.MakePool("paid").DefaultMemory("2Gi").RequireQuota().Obj(),
 		builders.MakePool("gold").DefaultMemory("2Gi").For("tier", "gold").Obj(),
 	} {
@@ -106,6 +107,7 @@ func furnish(ctx context.Context) error {
 		{Name: "n-shared", Pool: "shared", Board: board, GPUs: 8},
 		{Name: "n-whole", Pool: "whole", Board: board, GPUs: 4},
 		{Name: "n-mig", Pool: "mig", Board: board, GPUs: 2},
+		{Name: "n-all", Pool: "all", Board: board, GPUs: 2},
 		{Name: "n-paid", Pool: "paid", Board: board, GPUs: 1},
 		{Name: "n-gold", Pool: "gold", Board: board, GPUs: 1},
 	} {
