@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
 	"github.com/sluice-gpu/sluice/controllers/pool"
 	"github.com/sluice-gpu/sluice/controllers/queue"
+	"github.com/sluice-gpu/sluice/controllers/quota"
 	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
 )
@@ -30,6 +31,10 @@ type Options struct {
 	ExtendedResources bool
 	// DrainSettle is how long a published taint must stand before a GPU changes hands.
 	DrainSettle time.Duration
+	// Quota is what holds quotas in this replica.
+	Quota *quota.Parts
+	// Queues are the lengths of the queues of pods that wait for quotas.
+	Queues *queue.Counts
 	// Clock tells the time.
 	Clock clock.WithTicker
 	// Metrics is where metrics are registered.
@@ -60,7 +65,8 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		}},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
-		{"queue", func() error { return setupQueues(mgr, o, queue.NewCounts(nil)) }},
+		{"quota", func() error { return o.Quota.Setup(ctx, mgr) }},
+		{"queue", func() error { return setupQueues(mgr, o, o.Queues) }},
 	}
 	for _, step := range steps {
 		if err := step.setup(); err != nil {
@@ -74,6 +80,9 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 func SetupWebhooks(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err := admission.Setup(ctx, mgr, o.ExtendedResources); err != nil {
 		return fmt.Errorf("setting up admission: %w", err)
+	}
+	if err := o.Quota.SetupWebhooks(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the judges of quotas: %w", err)
 	}
 	return nil
 }

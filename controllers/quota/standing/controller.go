@@ -44,8 +44,8 @@ const (
 
 // Waiting tells how many pods wait.
 type Waiting interface {
-	// Waiting is how many pods of a namespace wait for room.
-	Waiting(ledger, namespace string) int32
+	// Of is how many pods of a namespace wait for room.
+	Of(namespace string) int32
 }
 
 // Options are what the controller needs.
@@ -159,7 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		q := &domain.Quotas[i]
 		key := types.NamespacedName{Namespace: q.Namespace, Name: q.Name}
 		r.metrics.set(q, standings[key])
-		status := r.statusOf(q, standings[key], counted, pools, request.Name)
+		status := r.statusOf(q, standings[key], counted, pools)
 		failures = append(failures, r.write(ctx, key, status))
 	}
 	return ctrl.Result{}, errors.Join(failures...)

@@ -19,16 +19,14 @@ import (
 )
 
 // statusOf is a quota's status, without times and generations.
-func (r *Reconciler) statusOf(
-	q *quota.Quota, s quota.Standing, counted *quota.Ledger, pools []v1alpha1.GPUPool, ledger string,
-) v1alpha1.GPUQuotaStatus {
+func (r *Reconciler) statusOf(q *quota.Quota, s quota.Standing, counted *quota.Ledger, pools []v1alpha1.GPUPool) v1alpha1.GPUQuotaStatus {
 	facts := quota.StatusFacts{Entry: counted.Namespaces[q.Namespace], MissingPools: missing(q.Pools, pools)}
 	if r.options.Blocked != nil {
 		facts.Blocked = r.options.Blocked(q.Namespace)
 	}
 	var waiting int32
 	if r.options.Waiting != nil {
-		waiting = r.options.Waiting.Waiting(ledger, q.Namespace)
+		waiting = r.options.Waiting.Of(q.Namespace)
 	}
 	return v1alpha1.GPUQuotaStatus{
 		Conditions: q.Conditions(s, facts),

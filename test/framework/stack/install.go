@@ -84,7 +84,7 @@ func (s *Stack) startManager(ctx context.Context, replica int, kubeconfig string
 	s.metrics = append(s.metrics, loopback(ports[2]))
 	args := append([]string{"run", ManagerName(replica), "--env", "POD_NAMESPACE=" + Namespace, "--", Path("bin", "manager"),
 		"--kubeconfig=" + kubeconfig, "--webhook-port=" + strconv.Itoa(ports[0]),
-		"--webhook-dns-names=localhost", "--webhook-cert-dir=" + s.certDir(replica),
+		"--webhook-dns-names=localhost", "--webhook-cert-dir=" + s.certDir(replica), "--advertise-address=" + loopback(ports[0]),
 		"--health-probe-bind-address=" + loopback(ports[1]),
 		"--metrics-bind-address=" + loopback(ports[2])}, more...)
 	return s.lab(ctx, args...)
