@@ -34,7 +34,7 @@ func CacheOptions(namespace string) (cache.Options, error) {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			podMetadata():       {Label: labels.NewSelector().Add(*asked)},
+			podMetadata():             {Label: labels.NewSelector().Add(*asked)},
 			view.NodeMetadata():       {Transform: onlyLabels},
 			sight.NamespaceMetadata(): {Transform: onlyLabels},
 			&resourceapi.ResourceSlice{}: {

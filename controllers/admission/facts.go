@@ -26,6 +26,8 @@ type Facts interface {
 type Quotas interface {
 	// DomainOf is the domain of a namespace; nil where it has no quota.
 	DomainOf(ctx context.Context, namespace string) (*quota.Domain, error)
+	// LabelsOf are the labels of a namespace.
+	LabelsOf(ctx context.Context, namespace string) (map[string]string, error)
 }
 
 // Cluster reads facts from the cluster.

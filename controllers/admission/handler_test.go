@@ -51,6 +51,22 @@ func (f fakeQuotas) DomainOf(_ context.Context, namespace string) (*quota.Domain
 	return quota.Domains(f, nil, nil)[v1alpha1.LedgerNamespacePrefix+namespace], nil
 }
 
+func (f fakeQuotas) LabelsOf(context.Context, string) (map[string]string, error) { return nil, nil }
+
+// fakeCheck refuses with what it is given, and remembers the pod.
+type fakeCheck struct {
+	refusal *quota.Refusal
+	err     error
+	asked   *corev1.Pod
+}
+
+var _ PodCheck = &fakeCheck{}
+
+func (f *fakeCheck) Pod(_ context.Context, pod *corev1.Pod, _ string, _ *quota.Domain) (*quota.Refusal, error) {
+	f.asked = pod
+	return f.refusal, f.err
+}
+
 func shared(name string) request.Pool {
 	return request.Pool{Name: name, Form: request.Shared, GPUs: []request.GPU{{Node: "n", Product: "P", Memory: 80 << 30}}}
 }
@@ -62,7 +78,7 @@ func review(t *testing.T, facts Facts, pod []byte, operation admissionv1.Operati
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	server := &webhook.Admission{Handler: &Handler{Facts: facts, Quotas: fakeQuotas(quotas), Decoder: admission.NewDecoder(scheme)}}
+	server := &webhook.Admission{Handler: &Handler{Facts: facts, Quotas: fakeQuotas(quotas), Early: &fakeCheck{}, Decoder: admission.NewDecoder(scheme)}}
 	dry := true
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},

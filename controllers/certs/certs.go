@@ -73,16 +73,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (<-chan struct{}, e
 	}
 	ready := make(chan struct{})
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{
-		SecretKey:            client.ObjectKey{Namespace: o.Namespace, Name: SecretName},
-		CertDir:              o.Dir,
-		CertName:             certFile,
-		KeyName:              keyFile,
-		CAName:               "sluice-webhook-ca",
-		CAOrganization:       "sluice",
-		DNSName:              DNSName(o.Namespace),
-		ExtraDNSNames:        o.DNSNames,
-		IsReady:              ready,
-		ExtKeyUsages:         &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // replicas call each other
+		SecretKey:      client.ObjectKey{Namespace: o.Namespace, Name: SecretName},
+		CertDir:        o.Dir,
+		CertName:       certFile,
+		KeyName:        keyFile,
+		CAName:         "sluice-webhook-ca",
+		CAOrganization: "sluice",
+		DNSName:        DNSName(o.Namespace),
+		ExtraDNSNames:  o.DNSNames,
+		IsReady:        ready,
+		ExtKeyUsages:   &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // replicas call each other
 		Webhooks: []rotator.WebhookInfo{
 			{Name: WebhookName, Type: rotator.Mutating}, {Name: QuotaWebhookName, Type: rotator.Validating},
 		},
