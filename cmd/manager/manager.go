@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/certs"
 	"github.com/sluice-gpu/sluice/controllers/queue"
 	"github.com/sluice-gpu/sluice/controllers/quota"
+	"github.com/sluice-gpu/sluice/controllers/reclaim"
 )
 
 // A leader keeps its lease for a minute without the API server; after that it ends, and is started again.
@@ -86,15 +87,16 @@ const lengthsAtOnce = 1024
 
 func optionsOf(mgr ctrl.Manager, c config) (controllers.Options, error) {
 	changed := make(chan event.GenericEvent, lengthsAtOnce)
-	queues := queue.NewCounts(func(ledger string) {
+	show := func(ledger string) {
 		select {
 		case changed <- event.GenericEvent{Object: &v1alpha1.GPULedger{ObjectMeta: metav1.ObjectMeta{Name: ledger}}}:
 		default: // shown with the ledger's next change
 		}
-	})
+	}
+	queues, blocked := queue.NewCounts(show), reclaim.NewBlocked(show)
 	parts, err := quota.New(mgr, quota.Options{
 		Namespace: c.namespace, CertDir: c.webhookCertDir, DNSName: certs.DNSName(c.namespace), Address: c.advertised(),
-		Waiting: queues, Changed: changed, Clock: clock.RealClock{}, Metrics: metrics.Registry,
+		Waiting: queues, Blocked: blocked.Why, Changed: changed, Clock: clock.RealClock{}, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return controllers.Options{}, fmt.Errorf("setting up quotas: %w", err)
@@ -104,6 +106,7 @@ func optionsOf(mgr ctrl.Manager, c config) (controllers.Options, error) {
 		DrainSettle:       c.drainSettle,
 		Quota:             parts,
 		Queues:            queues,
+		Blocked:           blocked,
 		Clock:             clock.RealClock{},
 		Metrics:           metrics.Registry,
 	}, nil

@@ -27,7 +27,9 @@ type gathered struct{ state tenants.State }
 
 var _ Gatherer = &gathered{}
 
-func (g *gathered) Gather(context.Context, string, time.Time) (tenants.State, error) { return g.state, nil }
+func (g *gathered) Gather(context.Context, string, time.Time) (tenants.State, error) {
+	return g.state, nil
+}
 
 // recorder keeps events as "reason: note".
 type recorder struct{ events []string }

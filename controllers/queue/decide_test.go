@@ -42,7 +42,9 @@ func turn(name string, position int, refusal *quota.Refusal) quota.Turn {
 	return quota.Turn{Pod: quota.Pod{UID: name, Namespace: "team"}, Release: position == 0, Position: position, Refusal: refusal}
 }
 
-func full() *quota.Refusal { return &quota.Refusal{Reason: quota.RefusedHard, Sentence: "gpus: 1 asked"} }
+func full() *quota.Refusal {
+	return &quota.Refusal{Reason: quota.RefusedHard, Sentence: "gpus: 1 asked"}
+}
 
 func TestDecide(t *testing.T) {
 	behind := func(ago time.Duration, place string) corev1.PodCondition {
