@@ -202,7 +202,7 @@ func (e *Early) tenancy(
 }
 
 // quota refuses what is out of bounds or could never fit. Where pods do not wait for room, what does not fit now is
-// refused too.
+// refused too, unless it is within the guarantee.
 func (e *Early) quota(ctx context.Context, demand quota.Demand, namespace string, domain *quota.Domain) (*quota.Refusal, error) {
 	if refusal := domain.OutOfBoundsEarly(namespace, demand); refusal != nil {
 		return refusal, nil
@@ -214,5 +214,10 @@ func (e *Early) quota(ctx context.Context, demand quota.Demand, namespace string
 	if err := e.Cache.Get(ctx, client.ObjectKey{Name: domain.Ledger}, object); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading ledger %s: %w", domain.Ledger, err)
 	}
-	return domain.Fits(quota.ReadLedger(object), namespace, demand, e.Clock.Now()), nil
+	refusal := domain.Fits(quota.ReadLedger(object), namespace, demand, e.Clock.Now())
+	if refusal != nil && refusal.Reason == quota.RefusedLent {
+		// It is taken back for whoever waits, so somebody has to.
+		return nil, nil
+	}
+	return refusal, nil
 }
