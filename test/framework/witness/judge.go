@@ -47,7 +47,7 @@ type Findings struct {
 // Judge goes through all that was seen, in the order of the API server.
 func (w *Witness) Judge(bounds ...Bound) Findings {
 	w.mu.Lock()
-	records := slices.Clone(w.records)
+	records, blind := slices.Clone(w.records), slices.Clone(w.blind)
 	w.mu.Unlock()
 	slices.SortStableFunc(records, func(a, b record) int { return cmp.Compare(a.version, b.version) })
 	r := &replay{
@@ -56,11 +56,8 @@ func (w *Witness) Judge(bounds ...Bound) Findings {
 	}
 	for i := range records {
 		r.take(&records[i])
-		next := time.Now()
-		if i+1 < len(records) {
-			next = records[i+1].at
-		}
-		r.check(records[i].at, next)
+		seen := !slices.ContainsFunc(blind, func(s span) bool { return s.from <= records[i].version && records[i].version <= s.to })
+		r.check(records[i].at, seen)
 	}
 	return r.found
 }
@@ -145,8 +142,8 @@ func (r *replay) checkExpiries(rec *record) {
 	}
 }
 
-// check looks at the state between two records.
-func (r *replay) check(from, until time.Time) {
+// check looks at the state after a record; at ledgers and quotas only where they were seen.
+func (r *replay) check(at time.Time, seen bool) {
 	held := map[string]quota.Amounts{}
 	for _, h := range r.held {
 		held[h.namespace] = held[h.namespace].Plus(h.amounts)
@@ -155,40 +152,31 @@ func (r *replay) check(from, until time.Time) {
 		sum := quota.Amounts{}
 		for _, namespace := range b.Namespaces {
 			sum = sum.Plus(held[namespace])
-			r.checkLedger(namespace, held[namespace], from, until)
+			if seen {
+				r.checkLedgers(namespace, held[namespace], at)
+			}
 		}
 		for name, most := range b.Most {
 			if sum[name] > most {
-				r.wrong("at %s %v held %d of %s, allowed are %d", from.Format(time.StampMilli), b.Namespaces, sum[name], name, most)
+				r.wrong("at %s %v held %d of %s, allowed are %d", at.Format(time.StampMilli), b.Namespaces, sum[name], name, most)
 			}
 		}
 	}
-	r.checkStatus(held, from)
+	if seen {
+		r.checkStatus(held, at)
+	}
 }
 
-// checkLedger holds what ledgers say of a namespace against what it holds, at the start and whenever a reservation ends
-// before the next record.
-func (r *replay) checkLedger(namespace string, held quota.Amounts, from, until time.Time) {
-	var ledgers []*quota.Ledger
-	moments := []time.Time{from}
+// checkLedgers holds what ledgers say of a namespace against what it holds.
+func (r *replay) checkLedgers(namespace string, held quota.Amounts, at time.Time) {
 	for _, ledger := range r.ledgers {
 		if entry, found := ledger.Namespaces[namespace]; !found || entry.MovedTo != "" || entry.Version == "" {
 			continue
 		}
-		ledgers = append(ledgers, ledger)
-		for _, reserved := range ledger.Reservations {
-			if reserved.Expiry.After(from) && reserved.Expiry.Before(until) {
-				moments = append(moments, reserved.Expiry)
-			}
-		}
-	}
-	for _, ledger := range ledgers {
-		for _, at := range moments {
-			used := ledger.Used(namespace, nil)
-			for name, value := range held {
-				if used[name] < value {
-					r.wrong("at %s ledger %s said that %s uses %d of %s, but it held %d", at.Format(time.StampMilli), ledger.Name, namespace, used[name], name, value)
-				}
+		used := ledger.Used(namespace, nil)
+		for name, value := range held {
+			if used[name] < value {
+				r.wrong("at %s ledger %s said that %s uses %d of %s, but it held %d", at.Format(time.StampMilli), ledger.Name, namespace, used[name], name, value)
 			}
 		}
 	}

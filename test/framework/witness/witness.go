@@ -33,6 +33,7 @@ type Witness struct {
 
 	mu      sync.Mutex
 	records []record
+	blind   []span
 	claims  map[types.UID]*resourceapi.ResourceClaim
 }
 
@@ -120,6 +121,17 @@ func (w *Witness) add(object client.Object, gone bool) {
 	w.records = append(w.records, r)
 }
 
+// span are versions between which a watch was lost, so that ledgers and quotas were not seen.
+type span struct{ from, to uint64 }
+
+func (w *Witness) missed(from, to string) {
+	first, _ := strconv.ParseUint(from, 10, 64)
+	last, _ := strconv.ParseUint(to, 10, 64)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blind = append(w.blind, span{first, last})
+}
+
 // follower follows the objects of one kind.
 type follower struct {
 	witness *Witness
@@ -165,6 +177,9 @@ func (f *follower) look(ctx context.Context) error {
 			gone.SetResourceVersion(list.GetResourceVersion())
 			f.take(gone, true)
 		}
+	}
+	if _, claims := f.list.(*resourceapi.ResourceClaimList); f.version != "" && !claims {
+		f.witness.missed(f.version, list.GetResourceVersion())
 	}
 	f.version = list.GetResourceVersion()
 	return nil

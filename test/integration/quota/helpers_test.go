@@ -46,7 +46,7 @@ func newScene(t *testing.T, labels ...string) scene {
 
 // remove takes the namespace away, and waits until nothing of it is allocated, so that the next test finds room.
 func (s scene) remove(namespace *corev1.Namespace) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // controllers rest after the API server was away
 	defer cancel()
 	if err := s.end(ctx); err != nil {
 		s.Error(err)
