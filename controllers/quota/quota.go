@@ -90,6 +90,10 @@ func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err := counting.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up quotas: %w", err)
 	}
+	standIn := &count.StandIn{Count: counting, Leads: leads(mgr)}
+	if err := standIn.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up quotas: %w", err)
+	}
 	err = standing.Setup(mgr, standing.Options{
 		Sight: p.Sight, Waiting: p.options.Waiting, Changed: p.options.Changed, Blocked: p.options.Blocked,
 		Metrics: p.options.Metrics, Forget: p.Notes.Forget,
@@ -104,6 +108,18 @@ func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("adding the publisher of the leader's address: %w", err)
 	}
 	return nil
+}
+
+// leads says whether this replica is the leader.
+func leads(mgr ctrl.Manager) func() bool {
+	return func() bool {
+		select {
+		case <-mgr.Elected():
+			return true
+		default:
+			return false
+		}
+	}
 }
 
 // follow tells how far the cache of claims has come.
@@ -141,7 +157,7 @@ func (p *Parts) SetupWebhooks(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	identity := peer.Identity{Dir: p.options.CertDir, Name: p.options.DNSName}
 	front := &peer.Front{
-		Elected: mgr.Elected(), Own: p.Ledgers, Clock: p.options.Clock,
+		Leads: leads(mgr), Own: p.Ledgers, Clock: p.options.Clock,
 		Leader: peer.NewClient(identity, peer.Address(mgr.GetClient(), p.options.Namespace)),
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())

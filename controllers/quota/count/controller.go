@@ -113,23 +113,32 @@ func ledgers(domains map[string]*quota.Domain) map[string]string {
 	return where
 }
 
-// count counts the namespaces of a domain from the cache. Where the cache is behind the last count and shows something
-// else, the API server is asked.
-func (r *Reconciler) count(ctx context.Context, domain *quota.Domain) error {
+// look looks at the namespaces of a domain in the cache; nothing where it is not known how far that has come.
+func (r *Reconciler) look(ctx context.Context, domain *quota.Domain) ([]quota.Seen, error) {
 	version := r.Reached()
 	if version == "" {
-		return nil
+		return nil, nil
 	}
 	var looks []quota.Seen
 	for _, namespace := range domain.Namespaces() {
 		seen, err := r.Sight.LookCached(ctx, version, namespace)
 		if err != nil {
-			return fmt.Errorf("counting for ledger %s: %w", domain.Ledger, err)
+			return nil, fmt.Errorf("counting for ledger %s: %w", domain.Ledger, err)
 		}
 		looks = append(looks, seen)
 	}
+	return looks, nil
+}
+
+// count counts the namespaces of a domain from the cache. Where the cache is behind the last count and shows something
+// else, the API server is asked.
+func (r *Reconciler) count(ctx context.Context, domain *quota.Domain) error {
+	looks, err := r.look(ctx, domain)
+	if err != nil {
+		return err
+	}
 	var behind []string
-	err := r.Ledgers.Change(ctx, domain.Ledger, func(l *quota.Ledger, now time.Time) (bool, error) {
+	err = r.Ledgers.Change(ctx, domain.Ledger, func(l *quota.Ledger, now time.Time) (bool, error) {
 		before := l.Clone()
 		behind = recount(l, looks, now)
 		return differs(before, l), nil

@@ -32,8 +32,8 @@ type Charger interface {
 
 // Front charges through the leader, or by itself.
 type Front struct {
-	// Elected is closed once this replica is the leader.
-	Elected <-chan struct{}
+	// Leads says whether this replica is the leader.
+	Leads func() bool
 	// Own writes ledgers.
 	Own Charger
 	// Leader sends charges to the leader.
@@ -81,14 +81,4 @@ func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
 		logr.FromContextOrDiscard(ctx).V(1).Info("The leader does not charge, so this replica does", "reason", err.Error())
 	}
 	return f.Own.Charge(ctx, name, ask) //nolint:wrapcheck // refusals are for people
-}
-
-// Leads says whether this replica is the leader.
-func (f *Front) Leads() bool {
-	select {
-	case <-f.Elected:
-		return true
-	default:
-		return false
-	}
 }

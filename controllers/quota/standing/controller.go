@@ -35,8 +35,8 @@ import (
 const (
 	// reportedBy names the events' source.
 	reportedBy = "sluice-manager"
-	// burst is how long changes of a ledger are gathered into one status: at most one write a second.
-	burst = time.Second
+	// burst is how long changes of a ledger are gathered into one status: at most four writes a second.
+	burst = 250 * time.Millisecond
 )
 
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpuquotas/status,verbs=patch
