@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,32 +75,77 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: again}, r.count(ctx, domain)
 }
 
-// settle forgets namespaces without a quota once nothing is under way in them, and says when a reservation ends next.
+// settle forgets namespaces that are judged elsewhere by now, or not at all, and says when a reservation ends next.
 func (r *Reconciler) settle(ctx context.Context, name string, domains map[string]*quota.Domain) (time.Duration, error) {
 	where := ledgers(domains)
+	taken, err := r.taken(ctx, name)
+	if err != nil {
+		return 0, err
+	}
 	var again time.Duration
-	err := r.Ledgers.Change(ctx, name, func(l *quota.Ledger, now time.Time) (bool, error) {
+	err = r.Ledgers.Change(ctx, name, func(l *quota.Ledger, now time.Time) (bool, error) {
 		again = 0
 		if _, next := l.Overdue(now); !next.IsZero() {
 			again = next.Sub(now) + time.Second
 		}
-		held := map[string]bool{}
-		for _, reservation := range l.Reservations {
-			held[reservation.Namespace] = true
-		}
-		forgot := false
-		for namespace := range l.Namespaces {
-			if where[namespace] == "" && !held[namespace] {
-				l.Forget(namespace)
-				forgot = true
-			}
-		}
-		return forgot, nil
+		return forget(l, where, taken), nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("settling ledger %s: %w", name, err)
 	}
 	return again, nil
+}
+
+// forget drops namespaces that have no quota any more, once nothing is under way in them, and those that moved to a ledger
+// which has taken them over.
+func forget(l *quota.Ledger, where map[string]string, taken map[string]bool) bool {
+	held := map[string]bool{}
+	for _, reservation := range l.Reservations {
+		held[reservation.Namespace] = true
+	}
+	forgot := false
+	for namespace, entry := range l.Namespaces {
+		ended := where[namespace] == "" && !held[namespace]
+		if ended || entry.MovedTo != "" && where[namespace] == entry.MovedTo && taken[namespace] {
+			l.Forget(namespace)
+			forgot = true
+		}
+	}
+	return forgot
+}
+
+// taken are the namespaces that moved away from a ledger and are judged by another, as the cache has them.
+func (r *Reconciler) taken(ctx context.Context, name string) (map[string]bool, error) {
+	from, err := r.cached(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for namespace, entry := range from.Namespaces {
+		if entry.MovedTo == "" {
+			continue
+		}
+		to, err := r.cached(ctx, entry.MovedTo)
+		if err != nil {
+			return nil, err
+		}
+		judged := to.Namespaces[namespace]
+		taken[namespace] = judged.Version != "" && judged.MovedTo == ""
+	}
+	return taken, nil
+}
+
+// cached is a ledger as the cache has it; an empty one where there is none.
+func (r *Reconciler) cached(ctx context.Context, name string) (*quota.Ledger, error) {
+	object := &v1alpha1.GPULedger{}
+	err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return quota.NewLedger(name), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading ledger %s: %w", name, err)
+	}
+	return quota.ReadLedger(object), nil
 }
 
 // ledgers names the ledger of each namespace that has a quota.
