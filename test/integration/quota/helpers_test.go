@@ -48,6 +48,10 @@ func newScene(t *testing.T, labels ...string) scene {
 func (s scene) remove(namespace *corev1.Namespace) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // controllers rest after the API server was away
 	defer cancel()
+	// What a test allocated itself has no pod whose end frees it.
+	if err := admin.DeleteAllOf(ctx, &resourceapi.ResourceClaim{}, client.InNamespace(s.namespace)); err != nil {
+		s.Error(err)
+	}
 	if err := s.end(ctx); err != nil {
 		s.Error(err)
 	}

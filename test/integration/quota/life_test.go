@@ -92,6 +92,31 @@ func (s scene) exceeded(q *v1alpha1.GPUQuota, status metav1.ConditionStatus, rea
 	})
 }
 
+// TestADryRunChargesNothing, and is answered as the real thing would be.
+func TestADryRunChargesNothing(t *testing.T) {
+	s := newScene(t)
+	q := builders.MakeQuota(s.namespace, "tenant").Hard(v1alpha1.QuotaMemory, "4Gi").Obj()
+	s.quota(q)
+	claim, other := share("claim", "3Gi"), share("other", "2Gi")
+	s.create(claim, other)
+	for range 3 {
+		if err := s.allocate(claim, "3Gi", &client.SubResourceUpdateOptions{
+			UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.allocate(other, "2Gi"); err != nil {
+		t.Errorf("a dry run took what there is: %v", err)
+	}
+	if err := s.allocate(claim, "3Gi", &client.SubResourceUpdateOptions{
+		UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}},
+	}); !apierrors.IsForbidden(err) {
+		t.Errorf("a dry run of what does not fit: got %v, want Forbidden", err)
+	}
+	s.used(q, quota.Amounts{"memory": 2 * gibi})
+}
+
 // TestANamespaceMadeAgain starts at its true use, whatever the namespace of that name held before.
 func TestANamespaceMadeAgain(t *testing.T) {
 	s := newScene(t)
@@ -144,6 +169,7 @@ func TestAQuotaInUseIsNotDeleted(t *testing.T) {
 	if err := keeper.Delete(t.Context(), q.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "delete-in-use") {
 		t.Errorf("deleting a quota in use: got %v, want Forbidden that names the verb", err)
 	}
+	s.used(q, quota.Amounts{"gpus": 1})
 	s.release()
 	s.used(q, quota.Amounts{"gpus": 0})
 	if err := keeper.Delete(t.Context(), q.DeepCopy()); err != nil {

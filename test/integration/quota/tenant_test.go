@@ -49,6 +49,22 @@ func (s scene) account(name, role string) client.Client {
 	return c
 }
 
+// impersonated is a client of one of Kubernetes' own users.
+func (s scene) impersonated(user string) client.Client {
+	s.Helper()
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	scheme, err := stack.Scheme()
+	if err != nil {
+		s.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		s.Fatalf("making a client: %v", err)
+	}
+	return c
+}
+
 // as makes objects with somebody's rights.
 func (s scene) as(c client.Client, objects ...client.Object) {
 	s.Helper()
