@@ -11,13 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers/watch"
-	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
 // leaderIn is how long a leader has to count a change, before another replica does: a dead leader's lease lasts a minute,
@@ -50,9 +48,12 @@ func (s *StandIn) Setup(mgr ctrl.Manager) error {
 
 // Reconcile counts where the ledger does not show what the cache shows.
 func (s *StandIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	object := &v1alpha1.GPULedger{}
-	if s.Leads() || s.Count.Cache.Get(ctx, client.ObjectKey{Name: request.Name}, object) != nil {
-		return ctrl.Result{}, nil // the next change of the ledger comes here again
+	if s.Leads() {
+		return ctrl.Result{}, nil
+	}
+	counted, err := s.Count.cached(ctx, request.Name)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	domains, err := s.Count.Sight.Domains(ctx)
 	if err != nil {
@@ -63,7 +64,6 @@ func (s *StandIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, nil
 	}
 	now := s.Count.Clock.Now()
-	counted := quota.ReadLedger(object)
 	looks, err := s.Count.look(ctx, domain)
 	if err != nil {
 		return ctrl.Result{}, err

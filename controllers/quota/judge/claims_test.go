@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,9 +85,10 @@ func (f *fakeCharger) Charge(_ context.Context, ledger string, ask quota.Ask) er
 type recorder struct{ events []string }
 
 func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	encoded, _ := json.Marshal(regarding)
-	var reference struct{ Kind, Name string }
-	_ = json.Unmarshal(encoded, &reference)
+	reference, ok := regarding.(*corev1.ObjectReference)
+	if !ok {
+		reference = &corev1.ObjectReference{Kind: "unknown"}
+	}
 	r.events = append(r.events, reference.Kind+"/"+reference.Name+" "+reason)
 }
 

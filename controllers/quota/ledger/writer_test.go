@@ -130,11 +130,10 @@ func crowd(t *testing.T, writers []*ledger.Writer, claims int) int64 {
 func TestNoMoreIsAllowedThanTheQuota(t *testing.T) {
 	var updates atomic.Int64
 	lost := func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-		n := updates.Add(1)
-		switch {
-		case n%7 == 3: // another writer came first
+		switch updates.Add(1) % 7 {
+		case 3: // another writer came first
 			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("gpuledgers").GroupResource(), name, errors.New("changed"))
-		case n%7 == 5: // written, but the answer is lost, as when one side dies
+		case 5: // written, but the answer is lost, as when one side dies
 			if err := c.Update(ctx, object, options...); err != nil {
 				return err
 			}

@@ -99,7 +99,7 @@ func (r Reader) see(ctx context.Context, seen *quota.Seen, claims []resourceapi.
 		shown := quota.SeenClaim{UID: string(claim.UID), Namespace: claim.Namespace, Version: claim.ResourceVersion}
 		var unknown *quota.UnknownDeviceError
 		if shown.Charges, err = quota.CostOf(claim, facts); errors.As(err, &unknown) {
-			shown.Unknown = int32(min(len(unknown.Devices), 1<<20)) //nolint:gosec // bounded
+			shown.Unknown = int32(min(len(unknown.Devices), 1<<20))
 		}
 		seen.Claims = append(seen.Claims, shown)
 	}

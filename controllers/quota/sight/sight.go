@@ -192,7 +192,7 @@ func (r Reader) Pool(ctx context.Context, name string) (*v1alpha1.GPUPool, error
 			return nil, fmt.Errorf("reading pool %s: %w", name, err)
 		}
 	}
-	return nil, nil //nolint:nilnil // a pool that is not there is an answer
+	return nil, nil
 }
 
 // Ledger is a ledger as the API server has it; an empty one where there is none.
