@@ -286,4 +286,3 @@ func TestDefaultsOfTheQuotaAreWritten(t *testing.T) {
 		})
 	}
 }
-

@@ -33,6 +33,9 @@ type Handler struct {
 
 // PodCheck decides about a pod as it is about to be stored.
 type PodCheck interface {
+	// MayReach says whether a pod may get devices of Sluice.
+	MayReach(ctx context.Context, pod *corev1.Pod, namespace string) bool
+	// Pod refuses a pod that would be refused later; nil where it may be stored.
 	Pod(ctx context.Context, pod *corev1.Pod, namespace string, domain *quota.Domain) (*quota.Refusal, error)
 }
 
@@ -90,7 +93,9 @@ func (h *Handler) admit(ctx context.Context, pod *corev1.Pod, namespace string) 
 		}
 		warnings = resolution.Warnings
 	}
-	domain.Gate(pod, namespace)
+	if domain.Queues(namespace) && h.Early.MayReach(ctx, pod, namespace) {
+		domain.Gate(pod, namespace)
+	}
 	return warnings, h.early(ctx, pod, namespace, domain)
 }
 

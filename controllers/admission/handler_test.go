@@ -62,6 +62,8 @@ type fakeCheck struct {
 
 var _ PodCheck = &fakeCheck{}
 
+func (f *fakeCheck) MayReach(context.Context, *corev1.Pod, string) bool { return true }
+
 func (f *fakeCheck) Pod(_ context.Context, pod *corev1.Pod, _ string, _ *quota.Domain) (*quota.Refusal, error) {
 	f.asked = pod
 	return f.refusal, f.err

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"k8s.io/utils/clock"
 
 	"github.com/sluice-gpu/sluice/controllers/tenants"
 	"github.com/sluice-gpu/sluice/internal/quota"
@@ -84,7 +83,12 @@ func (r *Reconciler) count(ledger string, state tenants.State, turns []quota.Tur
 	for i := range state.Apart {
 		lengths[state.Apart[i].Object.Namespace]++
 	}
-	r.Counts.set(ledger, lengths)
+	for namespace, length := range lengths {
+		r.metrics.length(namespace, length)
+	}
+	for _, namespace := range r.Counts.set(ledger, lengths) {
+		r.metrics.forget(namespace)
+	}
 }
 
 // act lifts gates first, in order, then writes conditions.

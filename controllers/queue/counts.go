@@ -28,20 +28,23 @@ func (c *Counts) Of(namespace string) int32 {
 	return c.lengths[c.home[namespace]][namespace]
 }
 
-// set replaces the lengths of a ledger's queues.
-func (c *Counts) set(ledger string, lengths map[string]int32) {
-	if c.replace(ledger, lengths) && c.changed != nil {
+// set replaces the lengths of a ledger's queues. It tells which namespaces have no queue any more.
+func (c *Counts) set(ledger string, lengths map[string]int32) (gone []string) {
+	changed, gone := c.replace(ledger, lengths)
+	if changed && c.changed != nil {
 		c.changed(ledger)
 	}
+	return gone
 }
 
-func (c *Counts) replace(ledger string, lengths map[string]int32) bool {
+func (c *Counts) replace(ledger string, lengths map[string]int32) (changed bool, gone []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.lengths[ledger]
 	for namespace := range before {
 		if _, stays := lengths[namespace]; !stays && c.home[namespace] == ledger {
 			delete(c.home, namespace)
+			gone = append(gone, namespace)
 		}
 	}
 	for namespace := range lengths {
@@ -51,5 +54,5 @@ func (c *Counts) replace(ledger string, lengths map[string]int32) bool {
 	if len(lengths) == 0 {
 		delete(c.lengths, ledger)
 	}
-	return !maps.Equal(before, lengths)
+	return !maps.Equal(before, lengths), gone
 }

@@ -13,9 +13,11 @@ import (
 // MayAsk says whether a pod may get devices of Sluice: it has claims, whose classes tell nothing for certain, or asks for
 // extended resources of Sluice's classes.
 func MayAsk(pod *corev1.Pod) bool {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return true
-	}
+	return len(pod.Spec.ResourceClaims) > 0 || AsksExtended(pod)
+}
+
+// AsksExtended says whether a pod asks for extended resources of Sluice's classes.
+func AsksExtended(pod *corev1.Pod) bool {
 	asks := func(c corev1.Container) bool {
 		for name, quantity := range c.Resources.Limits {
 			if classOf(string(name)) != "" && quantity.Sign() > 0 {
