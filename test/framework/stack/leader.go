@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Leader is the component's name of the manager that leads; "" where none says so.
@@ -19,6 +23,17 @@ func (s *Stack) Leader(ctx context.Context) string {
 		}
 	}
 	return ""
+}
+
+// Elect waits until a manager leads. A lease that a manager left when it was killed is taken away: it would last a minute.
+func (s *Stack) Elect(ctx context.Context) error {
+	if s.Leader(ctx) == "" {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "sluice-manager"}}
+		if err := client.IgnoreNotFound(s.Client.Delete(ctx, lease)); err != nil {
+			return fmt.Errorf("taking the dead leader's lease away: %w", err)
+		}
+	}
+	return Poll(ctx, "a manager leads", func(ctx context.Context) (bool, error) { return s.Leader(ctx) != "", nil })
 }
 
 // Metric reads one metric of a replica of the manager, by its name with its labels.

@@ -48,6 +48,7 @@ func Disturbances(s *stack.Stack, c client.Client) []Disturbance {
 
 const apiServer = "kube-apiserver"
 
+// killed kills a manager. Afterwards it starts it again, and has one lead without waiting for a dead one's lease to end.
 func killed(s *stack.Stack, name string, which func(context.Context) string) Disturbance {
 	victim := ""
 	return Disturbance{
@@ -63,7 +64,10 @@ func killed(s *stack.Stack, name string, which func(context.Context) string) Dis
 			if victim == "" {
 				return nil
 			}
-			return s.Start(ctx, victim)
+			if err := s.Start(ctx, victim); err != nil {
+				return err
+			}
+			return s.Elect(ctx)
 		},
 	}
 }

@@ -277,3 +277,72 @@ func TestOneClaimIsBounded(t *testing.T) {
 	s.create(asksFor("sly", resourceapi.DeviceRequest{Exactly: request}), pod)
 	s.held(pod, "memory", "5Gi", "4Gi")
 }
+
+// TestAQuotaThatIsBeingDeletedHolds until it is gone.
+func TestAQuotaThatIsBeingDeletedHolds(t *testing.T) {
+	s := newScene(t)
+	q := builders.MakeQuota(s.namespace, "tenant").Hard(v1alpha1.QuotaGPUs, "1").Obj()
+	q.Finalizers = []string{"example.com/keep"}
+	s.quota(q)
+	pod := limits("pod", "1Gi")
+	s.create(pod)
+	s.scheduled(pod)
+	if err := admin.Delete(t.Context(), q.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(admin, limits("more", "1Gi"), "gpus", "tenant")
+	claim := share("sly", "1Gi")
+	s.as(s.impersonated("system:serviceaccount:kube-system:resource-claim-controller"), claim)
+	if err := s.allocate(claim, "1Gi"); !apierrors.IsForbidden(err) {
+		t.Errorf("allocating more: got %v, want Forbidden", err)
+	}
+	s.wait("the finalizer is gone", func(ctx context.Context) (bool, error) {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
+			return false, err
+		}
+		q.Finalizers = nil
+		err := admin.Update(ctx, q)
+		return err == nil, ignoreConflict(err)
+	})
+	s.wait("what is allocated is not held any more", func(context.Context) (bool, error) {
+		err := s.allocate(claim, "1Gi")
+		if apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// TestANamespaceThatEnds gets nothing more: its quotas may go before its pods do.
+func TestANamespaceThatEnds(t *testing.T) {
+	s := newScene(t)
+	claim := share("claim", "1Gi")
+	claim.Finalizers = []string{"example.com/keep"}
+	s.create(claim)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	if err := admin.Delete(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	s.wait("the claim is being deleted", func(ctx context.Context) (bool, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		return !claim.DeletionTimestamp.IsZero(), err
+	})
+	if err := s.allocate(claim, "1Gi"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "being deleted") {
+		t.Errorf("allocating in a namespace that ends: got %v, want Forbidden", err)
+	}
+	s.wait("the finalizer is gone", func(ctx context.Context) (bool, error) {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return false, err
+		}
+		claim.Finalizers = nil
+		err := admin.Update(ctx, claim)
+		return err == nil, ignoreConflict(err)
+	})
+}
