@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers/quota/ledger"
+	"github.com/sluice-gpu/sluice/controllers/quota/sight"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
@@ -30,7 +31,7 @@ type Ledgers interface {
 // Sight sees quotas and claims.
 type Sight interface {
 	Quotas(ctx context.Context) ([]v1alpha1.GPUQuota, error)
-	Domains(ctx context.Context) (map[string]*quota.Domain, error)
+	Domain(ctx context.Context, ledger string) (*quota.Domain, error)
 	LookLive(ctx context.Context, namespace string) (quota.Seen, error)
 	LookCached(ctx context.Context, version, namespace string) (quota.Seen, error)
 }
@@ -57,15 +58,14 @@ var _ reconcile.Reconciler = &Reconciler{}
 
 // Reconcile lets namespaces go that belong elsewhere, takes those over that belong here, and counts.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	domains, err := r.Sight.Domains(ctx)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading the quotas of ledger %s: %w", request.Name, err)
-	}
-	again, err := r.settle(ctx, request.Name, domains)
+	again, err := r.settle(ctx, request.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	domain := domains[request.Name]
+	domain, err := r.Sight.Domain(ctx, request.Name)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the quotas of ledger %s: %w", request.Name, err)
+	}
 	if domain == nil {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
@@ -76,8 +76,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // settle forgets namespaces that are judged elsewhere by now, or not at all, and says when a reservation ends next.
-func (r *Reconciler) settle(ctx context.Context, name string, domains map[string]*quota.Domain) (time.Duration, error) {
-	where := ledgers(domains)
+func (r *Reconciler) settle(ctx context.Context, name string) (time.Duration, error) {
+	where, err := r.ledgerOf(ctx)
+	if err != nil {
+		return 0, err
+	}
 	taken, err := r.taken(ctx, name)
 	if err != nil {
 		return 0, err
@@ -98,15 +101,16 @@ func (r *Reconciler) settle(ctx context.Context, name string, domains map[string
 
 // forget drops namespaces that have no quota any more, once nothing is under way in them, and those that moved to a ledger
 // which has taken them over.
-func forget(l *quota.Ledger, where map[string]string, taken map[string]bool) bool {
+func forget(l *quota.Ledger, where func(namespace string) string, taken map[string]bool) bool {
 	held := map[string]bool{}
 	for _, reservation := range l.Reservations {
 		held[reservation.Namespace] = true
 	}
 	forgot := false
 	for namespace, entry := range l.Namespaces {
-		ended := where[namespace] == "" && !held[namespace]
-		if ended || entry.MovedTo != "" && where[namespace] == entry.MovedTo && taken[namespace] {
+		ledger := where(namespace)
+		ended := ledger == "" && !held[namespace]
+		if ended || entry.MovedTo != "" && ledger == entry.MovedTo && taken[namespace] {
 			l.Forget(namespace)
 			forgot = true
 		}
@@ -148,15 +152,14 @@ func (r *Reconciler) cached(ctx context.Context, name string) (*quota.Ledger, er
 	return quota.ReadLedger(object), nil
 }
 
-// ledgers names the ledger of each namespace that has a quota.
-func ledgers(domains map[string]*quota.Domain) map[string]string {
-	where := map[string]string{}
-	for name, domain := range domains {
-		for _, namespace := range domain.Namespaces() {
-			where[namespace] = name
-		}
+// ledgerOf tells the ledger of a namespace; "" where it has no quota.
+func (r *Reconciler) ledgerOf(ctx context.Context) (func(namespace string) string, error) {
+	quotas, err := r.Sight.Quotas(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the quotas: %w", err)
 	}
-	return where
+	sorted := sight.ByNamespace(quotas)
+	return func(namespace string) string { return quota.LedgerOf(namespace, sorted[namespace]) }, nil
 }
 
 // look looks at the namespaces of a domain in the cache; nothing where it is not known how far that has come.

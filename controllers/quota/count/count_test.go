@@ -47,10 +47,6 @@ var (
 
 func (f *fakeSight) Quotas(context.Context) ([]v1alpha1.GPUQuota, error) { return f.quotas, nil }
 
-func (f *fakeSight) Domains(context.Context) (map[string]*quota.Domain, error) {
-	return quota.Domains(f.quotas, nil, nil), nil
-}
-
 func (f *fakeSight) Domain(_ context.Context, name string) (*quota.Domain, error) {
 	return quota.Domains(f.quotas, nil, nil)[name], nil
 }

@@ -55,11 +55,10 @@ func (s *StandIn) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	domains, err := s.Count.Sight.Domains(ctx)
+	domain, err := s.Count.Sight.Domain(ctx, request.Name)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the quotas of ledger %s: %w", request.Name, err)
 	}
-	domain := domains[request.Name]
 	if domain == nil {
 		return ctrl.Result{}, nil
 	}

@@ -84,17 +84,20 @@ func (j *Claims) Handle(ctx context.Context, review admission.Request) admission
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
-	return j.answer(ctx, claim, j.judge(ctx, claim, before, ptr.Deref(review.DryRun, false)))
+	dryRun := ptr.Deref(review.DryRun, false)
+	return j.answer(ctx, claim, dryRun, j.judge(ctx, claim, before, dryRun))
 }
 
-// answer says what was decided, and notes refusals.
-func (j *Claims) answer(ctx context.Context, claim *resourceapi.ResourceClaim, err error) admission.Response {
+// answer says what was decided, and notes refusals; of a dry run nothing stays.
+func (j *Claims) answer(ctx context.Context, claim *resourceapi.ResourceClaim, dryRun bool, err error) admission.Response {
 	var refusal *quota.Refusal
 	switch {
 	case err == nil:
 		return admission.Allowed("")
 	case errors.As(err, &refusal):
-		j.Notes.refused(claim, refusal)
+		if !dryRun {
+			j.Notes.refused(claim, refusal)
+		}
 		return admission.Denied(refusal.Sentence)
 	default:
 		logr.FromContextOrDiscard(ctx).Error(err, "An allocation waits", "claim", client.ObjectKeyFromObject(claim))

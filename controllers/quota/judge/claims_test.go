@@ -200,7 +200,6 @@ func TestAllocations(t *testing.T) {
 		{
 			name: "a dry run decides and does not charge", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, dryRun: true,
 			code: http.StatusForbidden, message: "what namespace team-a holds of its GPUQuota is being counted: this is tried again in a moment",
-			events: []string{"Pod/pod RefusedByQuota"},
 		},
 		{
 			name: "an invented claim is not charged", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, missing: true,

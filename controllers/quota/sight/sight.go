@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -120,30 +121,43 @@ func (r Reader) divide(ctx context.Context, quotas []v1alpha1.GPUQuota) (map[str
 
 // Domain is the domain of a ledger; nil where no quota belongs to it.
 func (r Reader) Domain(ctx context.Context, ledger string) (*quota.Domain, error) {
-	quotas, err := r.Quotas(ctx)
-	if err != nil {
+	quotas, err := r.within(ctx, ledger)
+	if err != nil || len(quotas) == 0 {
 		return nil, err
 	}
-	domains, err := r.divide(ctx, within(ledger, quotas))
+	domains, err := r.divide(ctx, quotas)
 	if err != nil {
 		return nil, err
 	}
 	return domains[ledger], nil
 }
 
-// within keeps the quotas of the namespaces that a ledger judges.
-func within(ledger string, quotas []v1alpha1.GPUQuota) []v1alpha1.GPUQuota {
-	byNamespace := map[string][]v1alpha1.GPUQuota{}
-	for i := range quotas {
-		byNamespace[quotas[i].Namespace] = append(byNamespace[quotas[i].Namespace], quotas[i])
+// within are the quotas of the namespaces that a ledger judges. Only a cohort has several.
+func (r Reader) within(ctx context.Context, ledger string) ([]v1alpha1.GPUQuota, error) {
+	var options []client.ListOption
+	if namespace, single := strings.CutPrefix(ledger, v1alpha1.LedgerNamespacePrefix); single {
+		options = append(options, client.InNamespace(namespace))
+	}
+	quotas, err := quotasIn(ctx, r.Cache, options...)
+	if err != nil {
+		return nil, err
 	}
 	var kept []v1alpha1.GPUQuota
-	for namespace, own := range byNamespace {
-		if quota.LedgerOf(namespace, own) == ledger {
+	for _, own := range ByNamespace(quotas) {
+		if quota.LedgerOf(own[0].Namespace, own) == ledger {
 			kept = append(kept, own...)
 		}
 	}
-	return kept
+	return kept, nil
+}
+
+// ByNamespace sorts quotas into namespaces.
+func ByNamespace(quotas []v1alpha1.GPUQuota) map[string][]v1alpha1.GPUQuota {
+	sorted := map[string][]v1alpha1.GPUQuota{}
+	for i := range quotas {
+		sorted[quotas[i].Namespace] = append(sorted[quotas[i].Namespace], quotas[i])
+	}
+	return sorted
 }
 
 // DomainOf is the domain of a namespace; nil where it has no quota.
@@ -153,11 +167,11 @@ func (r Reader) DomainOf(ctx context.Context, namespace string) (*quota.Domain, 
 		return nil, err
 	}
 	ledger := quota.LedgerOf(namespace, own)
-	quotas, err := r.Quotas(ctx)
+	quotas, err := r.within(ctx, ledger)
 	if err != nil {
 		return nil, err
 	}
-	quotas = slices.DeleteFunc(within(ledger, quotas), func(q v1alpha1.GPUQuota) bool { return q.Namespace == namespace })
+	quotas = slices.DeleteFunc(quotas, func(q v1alpha1.GPUQuota) bool { return q.Namespace == namespace })
 	domains, err := r.divide(ctx, append(quotas, own...))
 	if err != nil {
 		return nil, err

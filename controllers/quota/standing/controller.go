@@ -101,7 +101,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("gpuquota").
 		Watches(&v1alpha1.GPULedger{}, watch.After(burst, itself)).
-		Watches(&v1alpha1.GPUQuota{}, watch.At(r.every), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.GPUQuota{}, watch.At(r.ofQuota), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUPool{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(sight.NamespaceMetadata(), all, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	if o.Changed != nil {
@@ -115,20 +115,33 @@ func Setup(mgr ctrl.Manager, o Options) error {
 
 func itself(_ context.Context, object client.Object) []string { return []string{object.GetName()} }
 
-// every names the ledgers of all quotas, and those that had some: a quota may have left one for another.
+// every names the ledgers of all quotas.
 func (r *Reconciler) every(ctx context.Context, object client.Object) []string {
 	domains, err := r.options.Sight.Domains(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "A change reaches the quotas' status only with the next one", "object", object.GetName())
 		return nil
 	}
+	return slices.Collect(maps.Keys(domains))
+}
+
+// ofQuota names the ledgers that judge a quota's namespace, or did: a quota may have left one for another.
+func (r *Reconciler) ofQuota(ctx context.Context, object client.Object) []string {
+	quotas, err := r.options.Sight.Quotas(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A change reaches the quotas' status only with the next one", "quota", object.GetName())
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := slices.Collect(maps.Keys(domains))
-	for _, name := range r.shown {
-		if domains[name] == nil {
+	var names []string
+	for key, name := range r.shown {
+		if key.Namespace == object.GetNamespace() {
 			names = append(names, name)
 		}
+	}
+	if name := quota.LedgerOf(object.GetNamespace(), quotas); name != "" {
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -136,12 +149,15 @@ func (r *Reconciler) every(ctx context.Context, object client.Object) []string {
 
 // Reconcile writes the status of each quota that a ledger judges.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	domains, err := r.options.Sight.Domains(ctx)
+	all, err := r.options.Sight.Quotas(ctx)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading the quotas: %w", err)
+	}
+	domain, err := r.options.Sight.Domain(ctx, request.Name)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the quotas of ledger %s: %w", request.Name, err)
 	}
-	domain := domains[request.Name]
-	r.retain(request.Name, domain, domains)
+	r.retain(request.Name, domain, all)
 	if domain == nil {
 		return ctrl.Result{}, nil
 	}
@@ -179,16 +195,14 @@ func (r *Reconciler) ledger(ctx context.Context, name string) (*quota.Ledger, er
 }
 
 // retain drops the metrics of quotas that are gone.
-func (r *Reconciler) retain(name string, domain *quota.Domain, domains map[string]*quota.Domain) {
+func (r *Reconciler) retain(name string, domain *quota.Domain, all []v1alpha1.GPUQuota) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
 	namespaces := map[string]bool{}
-	for _, d := range domains {
-		for i := range d.Quotas {
-			there[types.NamespacedName{Namespace: d.Quotas[i].Namespace, Name: d.Quotas[i].Name}] = true
-			namespaces[d.Quotas[i].Namespace] = true
-		}
+	for i := range all {
+		there[client.ObjectKeyFromObject(&all[i])] = true
+		namespaces[all[i].Namespace] = true
 	}
 	for key := range r.shown {
 		if there[key] {
