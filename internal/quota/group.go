@@ -14,6 +14,8 @@ type group struct {
 	// members are the guarantees by namespace. Of several quotas of a namespace the larger guarantee holds, within the
 	// smallest hard.
 	members map[string]Amounts
+	// shared is the sum of the guarantees.
+	shared Amounts
 }
 
 // groups are the groups of a domain, in the order of their pools.
@@ -37,6 +39,12 @@ func (d *Domain) groups() []group {
 		for i := range d.Quotas {
 			d.Quotas[i].bound(g)
 		}
+		g.shared = Amounts{}
+		for _, guarantee := range g.members {
+			for name, value := range guarantee {
+				g.shared[name] = add(g.shared[name], value)
+			}
+		}
 		groups = append(groups, g)
 	}
 	return groups
@@ -55,18 +63,15 @@ func (q *Quota) bound(g group) {
 	}
 }
 
-// capacity is what the group may hold together. What it does not name is not shared.
-func (g group) capacity() Amounts {
-	sum := Amounts{}
-	for _, guarantee := range g.members {
-		sum = sum.Plus(guarantee)
-	}
-	return sum
-}
+// capacity is what the group may hold together, to be read only. What it does not name is not shared.
+func (g group) capacity() Amounts { return g.shared }
 
 // used is what the group holds together.
 func (g group) used(u use) Amounts {
 	sum := Amounts{}
+	if u.nothing() {
+		return sum
+	}
 	for name := range g.members {
 		sum = sum.Plus(u.of(name, g.pools))
 	}

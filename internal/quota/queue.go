@@ -100,7 +100,7 @@ func (q *line) useFor(u use, namespace string) use {
 }
 
 func (q *line) next(l *Ledger, u use, pod Pod, now time.Time) (bool, *Refusal) {
-	if never := q.domain.Never(pod.Namespace, pod.Cost); never != nil {
+	if never := q.domain.never(q.groups, pod.Namespace, pod.Cost); never != nil {
 		return false, never
 	}
 	if entry := l.Namespaces[pod.Namespace]; entry.Version == "" || entry.MovedTo != "" {
@@ -114,7 +114,7 @@ func (q *line) next(l *Ledger, u use, pod Pod, now time.Time) (bool, *Refusal) {
 	if q.anyBlocked(borrows) {
 		return false, nil
 	}
-	refusal := q.domain.fits(l, u, asking{namespace: pod.Namespace, cost: pod.Cost, now: now, made: pod.Since})
+	refusal := q.domain.fitsIn(q.groups, l, u, asking{namespace: pod.Namespace, cost: pod.Cost, now: now, made: pod.Since})
 	switch {
 	case refusal == nil:
 		return true, nil

@@ -47,6 +47,9 @@ func (u use) of(namespace string, pools []string) Amounts {
 	return sum
 }
 
+// nothing says whether nobody holds anything.
+func (u use) nothing() bool { return len(u.charges) == 0 && len(u.more) == 0 }
+
 func (u use) add(namespace string, cost Cost) {
 	u.more[namespace] = append(u.more[namespace], cost)
 }

@@ -96,18 +96,25 @@ func (d *Domain) Fits(l *Ledger, namespace string, cost Cost, now time.Time) *Re
 
 // Never decides whether something could not fit even if nothing else were held.
 func (d *Domain) Never(namespace string, cost Cost) *Refusal {
-	empty := NewLedger(d.Ledger)
-	return d.fits(empty, empty.use(""), asking{namespace: namespace, cost: cost})
+	return d.never(d.groups(), namespace, cost)
 }
 
-func (d *Domain) fits(l *Ledger, u use, a asking) *Refusal {
+func (d *Domain) never(groups []group, namespace string, cost Cost) *Refusal {
+	empty := NewLedger(d.Ledger)
+	return d.fitsIn(groups, empty, empty.use(""), asking{namespace: namespace, cost: cost})
+}
+
+func (d *Domain) fits(l *Ledger, u use, a asking) *Refusal { return d.fitsIn(d.groups(), l, u, a) }
+
+// fitsIn decides where the domain's groups are known already.
+func (d *Domain) fitsIn(groups []group, l *Ledger, u use, a asking) *Refusal {
 	quotas := d.Of(a.namespace)
 	for i := range quotas {
 		if refusal := quotas[i].holds(u, a); refusal != nil {
 			return refusal
 		}
 	}
-	for _, g := range d.groups() {
+	for _, g := range groups {
 		if refusal := d.lends(g, l, u, a); refusal != nil {
 			return refusal
 		}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quota
+
+import "testing"
+
+// TestAPodThatIsStuck: it keeps its place in its own namespace, and nobody of another waits for it.
+func TestAPodThatIsStuck(t *testing.T) {
+	cohort := domainOf(
+		makeQuota("a", "main", ofPools("p"), inCohort("c"), hard("gpus", "4"), guaranteed("gpus", "1")),
+		makeQuota("b", "main", ofPools("p"), inCohort("c"), hard("gpus", "4"), guaranteed("gpus", "3")),
+	)
+	ledger := NewLedger("cohort-c")
+	ledger.Namespaces["a"], ledger.Namespaces["b"] = Entry{Version: "1"}, Entry{Version: "1"}
+	stuck := pod("stuck", 0, 0, inPool("p", "gpus", "4"))
+	waiting := []Pod{pod("same", 0, 1, inPool("p", "gpus", "1")), in("b", pod("other", 0, 2, inPool("p", "gpus", "1")))}
+	for _, tc := range []struct {
+		name  string
+		stuck bool
+		want  map[string]bool
+	}{
+		{name: "while it may still get its devices everybody waits for it", want: map[string]bool{"same": false, "other": false}},
+		{name: "then only its own namespace", stuck: true, want: map[string]bool{"same": false, "other": true}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stuck.Stuck = tc.stuck
+			for _, turn := range cohort.Queue(ledger, []Pod{stuck}, waiting, start()) {
+				if turn.Release != tc.want[turn.Pod.Name] {
+					t.Errorf("%s: released %v, want %v (%v)", turn.Pod.Name, turn.Release, tc.want[turn.Pod.Name], turn.Refusal)
+				}
+			}
+		})
+	}
+}
