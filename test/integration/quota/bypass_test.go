@@ -67,7 +67,13 @@ func (s scene) nothingMore() {
 func (s scene) allocate(claim *resourceapi.ResourceClaim, memory string, options ...client.SubResourceUpdateOption) error {
 	s.Helper()
 	allocated := claim.DeepCopy()
-	allocated.Status.Allocation = &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{
+	allocated.Status.Allocation = allocationOf(memory)
+	return admin.Status().Update(s.Context(), allocated, options...) //nolint:wrapcheck // it is what the test is about
+}
+
+// allocationOf is a share of so much memory, as the scheduler writes it.
+func allocationOf(memory string) *resourceapi.AllocationResult {
+	return &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{
 		Results: []resourceapi.DeviceRequestAllocationResult{{
 			Request: "gpu", Driver: v1alpha1.DriverName, Pool: "n-shared", Device: "gpu-0", ShareID: ptr.To(uuid.NewUUID()),
 			ConsumedCapacity: map[resourceapi.QualifiedName]resource.Quantity{
@@ -76,7 +82,6 @@ func (s scene) allocate(claim *resourceapi.ResourceClaim, memory string, options
 			},
 		}},
 	}}
-	return admin.Status().Update(s.Context(), allocated, options...) //nolint:wrapcheck // it is what the test is about
 }
 
 // ofPool selects the devices of a pool by what is published of them, whatever the class says.

@@ -4,9 +4,12 @@ package quota
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/quota"
@@ -56,6 +59,39 @@ func TestAStormOverTwoQuotas(t *testing.T) {
 		builders.MakeQuota(s.namespace, "bytes").Hard(v1alpha1.QuotaMemory, strconv.Itoa(stormAllowed)+"Gi").Pools("shared").Obj(),
 	)
 	brave(t, stormIn(stormAllowed, quota.Amounts{v1alpha1.QuotaGPUs: 40, v1alpha1.QuotaMemory: stormAllowed << 30}, s.namespace))
+}
+
+// TestAStormWhileAQuotaMoves has a quota join a cohort and leave it again and again: another ledger judges each time.
+func TestAStormWhileAQuotaMoves(t *testing.T) {
+	s := newScene(t, "cohort", "research")
+	q := builders.MakeQuota(s.namespace, "tenant").Pools("shared").Hard(v1alpha1.QuotaGPUs, strconv.Itoa(stormAllowed)).Obj()
+	s.quota(q)
+	weather := stormIn(stormAllowed, quota.Amounts{v1alpha1.QuotaGPUs: stormAllowed}, s.namespace)
+	weather.Disturb = func(ctx context.Context) error {
+		const moves = 8
+		for i := range moves {
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(q), q); err != nil {
+				return fmt.Errorf("reading the quota: %w", err)
+			}
+			fresh := q.DeepCopy()
+			fresh.Spec.Cohort, fresh.Spec.Guaranteed = "", nil
+			if i%2 == 0 {
+				fresh.Spec.Cohort, fresh.Spec.Guaranteed = "research", q.Spec.Hard
+			}
+			if err := admin.Patch(ctx, fresh, client.MergeFrom(q)); err != nil {
+				return fmt.Errorf("moving the quota: %w", err)
+			}
+			timer := time.NewTimer(700 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return fmt.Errorf("moving the quota: %w", ctx.Err())
+			case <-timer.C:
+			}
+		}
+		return nil
+	}
+	brave(t, weather)
 }
 
 func TestAStormOverACohort(t *testing.T) {
