@@ -31,3 +31,11 @@ func Admits(pool *v1alpha1.GPUPool, namespace string, namespaceLabels map[string
 			"the platform team has to create one", pool.Name, namespace),
 	}
 }
+
+// Ending refuses what is asked for in a namespace that is being deleted.
+func Ending(namespace string) *Refusal {
+	return &Refusal{
+		Reason: RefusedTenancy, Never: true, Namespace: namespace,
+		Sentence: fmt.Sprintf("namespace %s is being deleted: nothing is allocated in it any more", namespace),
+	}
+}

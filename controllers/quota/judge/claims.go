@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/quota/sight"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
@@ -115,8 +116,11 @@ func (j *Claims) judge(ctx context.Context, claim, before *resourceapi.ResourceC
 	if err != nil {
 		return fmt.Errorf("reading the quotas of namespace %s: %w", claim.Namespace, err)
 	}
-	if err := j.tenancy(ctx, claim.Namespace, grants, domain); err != nil || domain == nil {
+	if err := j.tenancy(ctx, claim.Namespace, grants, domain); err != nil {
 		return err
+	}
+	if domain == nil {
+		return j.stays(ctx, claim.Namespace)
 	}
 	if refusal := domain.OutOfBounds(claim.Namespace, grants); refusal != nil {
 		return refusal
@@ -134,6 +138,20 @@ func (j *Claims) judge(ctx context.Context, claim, before *resourceapi.ResourceC
 	start := j.Clock.Now()
 	defer func() { j.Notes.charged(j.Clock.Since(start)) }()
 	return j.Charger.Charge(ctx, domain.Ledger, ask) //nolint:wrapcheck // for people already
+}
+
+// stays refuses where a namespace without a quota is being deleted: it may have had one, which went before its pods did.
+func (j *Claims) stays(ctx context.Context, namespace string) error {
+	object := sight.NamespaceMetadata()
+	err := j.Live.Get(ctx, client.ObjectKey{Name: namespace}, object)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("reading namespace %s: %w", namespace, err)
+	case err == nil && !object.DeletionTimestamp.IsZero():
+		return quota.Ending(namespace)
+	default:
+		return nil
+	}
 }
 
 // tryOut decides without charging.

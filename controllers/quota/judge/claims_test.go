@@ -155,6 +155,7 @@ func TestAllocations(t *testing.T) {
 		claim, old *resourceapi.ResourceClaim
 		stored     *resourceapi.ResourceClaim
 		missing    bool // there is no such claim
+		ending     bool // the namespace is being deleted
 		dryRun     bool
 		answer     error
 		sightErr   error
@@ -178,6 +179,11 @@ func TestAllocations(t *testing.T) {
 			message: "this allocation is tried again: nothing describes device gpu-9 of node n, so its cost is not known",
 		},
 		{name: "a namespace without a quota pays nothing", claim: ours},
+		{
+			name: "and gets nothing while it is being deleted: its quota may have gone first", claim: ours, ending: true,
+			code: http.StatusForbidden, message: "namespace team-a is being deleted: nothing is allocated in it any more",
+			events: []string{"Pod/pod RefusedByQuota"},
+		},
 		{
 			name: "but gets nothing of a pool that requires one", claim: ours, pool: builders.MakePool("p").RequireQuota().Obj(),
 			code: http.StatusForbidden, message: "GPUPool p gives nothing to a namespace without a GPUQuota that counts it, and team-a has none: " +
@@ -220,6 +226,11 @@ func TestAllocations(t *testing.T) {
 			}
 			if !tc.missing {
 				builder = builder.WithObjects(tc.stored.DeepCopy())
+			}
+			if tc.ending {
+				builder = builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					Name: "team-a", DeletionTimestamp: ptr.To(metav1.Unix(0, 0)), Finalizers: []string{"example.com/keep"},
+				}})
 			}
 			if tc.pool == nil {
 				tc.pool = builders.MakePool("p").Obj()
