@@ -61,7 +61,9 @@ type Parts struct {
 	// Notes tells people what was refused.
 	Notes *judge.Notes
 
-	options Options
+	options  Options
+	identity peer.Identity
+	leader   *peer.Client
 }
 
 // New makes the parts.
@@ -71,7 +73,9 @@ func New(mgr ctrl.Manager, o Options) (*Parts, error) {
 		return nil, fmt.Errorf("setting up the notes on quotas: %w", err)
 	}
 	p := &Parts{Sight: sight.Reader{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}, Notes: notes, options: o}
-	p.Ledgers = ledger.New(ledger.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Sight: p.Sight, Clock: o.Clock})
+	p.Ledgers = ledger.New(ledger.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Sight: p.Sight, Clock: o.Clock, Leads: leads(mgr)})
+	p.identity = peer.Identity{Dir: o.CertDir, Name: o.DNSName}
+	p.leader = peer.NewClient(p.identity, peer.Address(mgr.GetClient(), o.Namespace))
 	return p, nil
 }
 
@@ -90,7 +94,8 @@ func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err := counting.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up quotas: %w", err)
 	}
-	standIn := &count.StandIn{Count: counting, Leads: leads(mgr)}
+	lead := leads(mgr)
+	standIn := &count.StandIn{Count: counting, Covered: func(ctx context.Context) bool { return lead() || p.leader.There(ctx) }}
 	if err := standIn.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up quotas: %w", err)
 	}
@@ -155,14 +160,10 @@ func (p *Parts) SetupWebhooks(ctx context.Context, mgr ctrl.Manager) error {
 			return fmt.Errorf("caching %T for quotas: %w", object, err)
 		}
 	}
-	identity := peer.Identity{Dir: p.options.CertDir, Name: p.options.DNSName}
-	front := &peer.Front{
-		Leads: leads(mgr), Own: p.Ledgers, Clock: p.options.Clock,
-		Leader: peer.NewClient(identity, peer.Address(mgr.GetClient(), p.options.Namespace)),
-	}
+	front := &peer.Front{Leads: leads(mgr), Own: p.Ledgers, Leader: p.leader, Clock: p.options.Clock}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	server := mgr.GetWebhookServer()
-	server.Register(peer.Path, &peer.Handler{Identity: identity, Leads: front.Leads, Own: p.Ledgers})
+	server.Register(peer.Path, &peer.Handler{Identity: p.identity, Leads: front.Leads, Own: p.Ledgers})
 	server.Register(judge.ClaimsPath, &webhook.Admission{Handler: &judge.Claims{
 		Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Sight: p.Sight, Charger: front,
 		Decoder: decoder, Notes: p.Notes, Clock: p.options.Clock,

@@ -115,7 +115,7 @@ func start(t *testing.T, sight *fakeSight, ledgers ...*quota.Ledger) *world {
 	})
 	w.r = &count.Reconciler{
 		Cache: w.c, Live: w.c, Sight: sight, Clock: w.clock, Reached: func() string { return w.reached },
-		Ledgers: ledger.New(ledger.Options{Client: w.c, Live: w.c, Sight: sight, Clock: w.clock}),
+		Ledgers: ledger.New(ledger.Options{Client: w.c, Live: w.c, Sight: sight, Clock: w.clock, Leads: func() bool { return true }}),
 	}
 	return w
 }
@@ -308,7 +308,7 @@ func TestAnotherReplicaCountsWhereTheLeaderDoesNot(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := start(t, &fakeSight{quotas: alone(), cached: tc.cached}, holding(own, 2, soon()))
-			standIn := &count.StandIn{Count: w.r, Leads: func() bool { return tc.leads }}
+			standIn := &count.StandIn{Count: w.r, Covered: func(context.Context) bool { return tc.leads }}
 			if _, err := standIn.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: own}}); err != nil {
 				t.Fatal(err)
 			}

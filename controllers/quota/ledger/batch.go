@@ -25,7 +25,9 @@ const (
 	freshFor = time.Second
 	// jitter is the longest first pause after a conflict. It doubles, up to maxJitter.
 	jitter    = 10 * time.Millisecond
-	maxJitter = 320 * time.Millisecond
+	maxJitter = 80 * time.Millisecond
+	// giveWay is after how many conflicts a replica leaves the ledger to the leader.
+	giveWay = 4
 )
 
 // carryOut tries a batch until it is written. Whoever waits is answered exactly once.
@@ -33,7 +35,7 @@ func (w *Writer) carryOut(ctx context.Context, ledger string, q *queue, batch []
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := jitter
-	for {
+	for conflicts := 1; ; conflicts++ {
 		answers, err := w.attempt(ctx, ledger, q, batch)
 		if err == nil {
 			for i, o := range batch {
@@ -43,14 +45,18 @@ func (w *Writer) carryOut(ctx context.Context, ledger string, q *queue, batch []
 		}
 		// What is known may be what the API server has no more.
 		q.known = nil
-		if !mayPass(err) || !w.pause(ctx, pause, err) {
-			logr.FromContextOrDiscard(ctx).Error(err, "A ledger is not written", "ledger", ledger)
-			for _, o := range batch {
-				o.done <- errors.Join(ErrTryAgain, err)
-			}
-			return
+		failure := ErrTryAgain
+		if mayPass(err) && conflicts >= giveWay && !w.leads() {
+			failure = ErrContended
+		} else if mayPass(err) && w.pause(ctx, pause, err) {
+			pause = min(2*pause, maxJitter)
+			continue
 		}
-		pause = min(2*pause, maxJitter)
+		logr.FromContextOrDiscard(ctx).Error(err, "A ledger is not written", "ledger", ledger)
+		for _, o := range batch {
+			o.done <- errors.Join(failure, err)
+		}
+		return
 	}
 }
 

@@ -5,6 +5,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,6 +20,9 @@ import (
 
 // ErrTryAgain says that nothing was decided, so the same may be asked again.
 var ErrTryAgain = errors.New("the quota's ledger could not be written at the moment: this is tried again")
+
+// ErrContended says that another replica writes the ledger all the time: the leader, which had better be asked.
+var ErrContended = fmt.Errorf("%w: another replica writes it", ErrTryAgain)
 
 // Sight is what the writer needs to see.
 type Sight interface {
@@ -40,6 +44,8 @@ type Options struct {
 	Live client.Reader
 	// Sight sees quotas and claims.
 	Sight Sight
+	// Leads says whether this replica writes for all. Others give way.
+	Leads func() bool
 	// Clock tells the time.
 	Clock clock.WithTicker
 }
@@ -49,6 +55,7 @@ type Writer struct {
 	client client.Client
 	live   client.Reader
 	sight  Sight
+	leads  func() bool
 	clock  clock.WithTicker
 
 	mu     sync.Mutex
@@ -57,7 +64,7 @@ type Writer struct {
 
 // New makes a writer.
 func New(o Options) *Writer {
-	return &Writer{client: o.Client, live: o.Live, sight: o.Sight, clock: o.Clock, queues: map[string]*queue{}}
+	return &Writer{client: o.Client, live: o.Live, sight: o.Sight, leads: o.Leads, clock: o.Clock, queues: map[string]*queue{}}
 }
 
 // queue is what waits to be written to one ledger, and what is known of the ledger. Only the goroutine that serves it

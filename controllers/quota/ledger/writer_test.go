@@ -88,7 +88,7 @@ func newClient(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) 
 }
 
 func newWriter(c client.Client, sight ledger.Sight, now clock.WithTicker) *ledger.Writer {
-	return ledger.New(ledger.Options{Client: c, Live: c, Sight: sight, Clock: now})
+	return ledger.New(ledger.Options{Client: c, Live: c, Sight: sight, Clock: now, Leads: func() bool { return true }})
 }
 
 func stored(t *testing.T, c client.Client) *quota.Ledger {

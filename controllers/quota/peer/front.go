@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-gpu/sluice/controllers/quota/ledger"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
@@ -66,19 +67,33 @@ func (f *Front) Charge(ctx context.Context, name string, ask quota.Ask) error {
 }
 
 func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
+	for {
+		if err, decided := f.forward(ctx, name, ask); decided {
+			return err
+		}
+		err := f.Own.Charge(ctx, name, ask)
+		if f.Leads() || !errors.Is(err, ledger.ErrContended) || ctx.Err() != nil {
+			return err //nolint:wrapcheck // refusals are for people
+		}
+		f.resting.Store(0) // somebody else writes, so the leader is there
+	}
+}
+
+// forward asks the leader, where there is another that answers.
+func (f *Front) forward(ctx context.Context, name string, ask quota.Ask) (err error, decided bool) {
 	if f.Leads() || f.Clock.Now().UnixNano() < f.resting.Load() {
-		return f.Own.Charge(ctx, name, ask) //nolint:wrapcheck // refusals are for people
+		return nil, false
 	}
 	asking, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
-	err := f.Leader.Charge(asking, name, ask)
+	err = f.Leader.Charge(asking, name, ask)
 	var refusal *quota.Refusal
 	if err == nil || errors.As(err, &refusal) {
-		return err //nolint:wrapcheck // refusals are for people
+		return err, true //nolint:wrapcheck // refusals are for people
 	}
 	if ctx.Err() == nil {
 		f.resting.Store(f.Clock.Now().Add(restFor).UnixNano())
 		logr.FromContextOrDiscard(ctx).V(1).Info("The leader does not charge, so this replica does", "reason", err.Error())
 	}
-	return f.Own.Charge(ctx, name, ask) //nolint:wrapcheck // refusals are for people
+	return nil, false
 }

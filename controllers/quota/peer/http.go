@@ -23,7 +23,7 @@ const Path = "/charge"
 
 const (
 	// connectIn is how long a connection may take: replicas are near each other.
-	connectIn = 500 * time.Millisecond
+	connectIn = time.Second
 	// idleFor keeps connections between bursts.
 	idleFor = time.Minute
 	// connections are how many may be kept.
@@ -102,6 +102,26 @@ func (c *Client) Charge(ctx context.Context, name string, ask quota.Ask) error {
 	return nil
 }
 
+// There says whether a leader answers.
+func (c *Client) There(ctx context.Context) bool {
+	address, err := c.address(ctx)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectIn)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+Path, http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusNoContent
+}
+
 // Handler takes charges of other replicas.
 type Handler struct {
 	// Identity is who may charge.
@@ -122,6 +142,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	if !h.Leads() {
 		http.Error(w, "this replica does not write for others", http.StatusServiceUnavailable)
+		return
+	}
+	if request.Method == http.MethodGet { // whether it is there
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	var c charge
