@@ -35,7 +35,14 @@ func counts(pools []string, pool string) bool {
 
 // Add adds amounts of a pool in place.
 func (c Charges) Add(pool string, amounts Amounts) {
-	c[pool] = c[pool].Plus(amounts)
+	sum, found := c[pool]
+	if !found || sum == nil {
+		sum = make(Amounts, len(amounts))
+		c[pool] = sum
+	}
+	for name, value := range amounts {
+		sum[name] = add(sum[name], value)
+	}
 }
 
 // AddAll adds other charges in place.
