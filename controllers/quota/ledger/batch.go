@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,7 +51,6 @@ func (w *Writer) carryOut(ctx context.Context, ledger string, q *queue, batch []
 			pause = min(2*pause, maxJitter)
 			continue
 		}
-		logr.FromContextOrDiscard(ctx).Error(err, "A ledger is not written", "ledger", ledger)
 		for _, o := range batch {
 			o.done <- errors.Join(failure, err)
 		}

@@ -263,6 +263,35 @@ func TestWhatIsNotDecided(t *testing.T) {
 	}
 }
 
+func TestAReplicaLeavesAContendedLedgerToTheLeader(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		leads bool
+		lost  int64 // so many writes meet another's
+		want  error
+	}{
+		{name: "a few conflicts are overcome", lost: 3},
+		{name: "many are the leader's doing", lost: 100, want: ledger.ErrContended},
+		{name: "the leader goes on", leads: true, lost: 12},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var updates atomic.Int64
+			c := newClient(t, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+				if updates.Add(1) <= tc.lost {
+					return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("gpuledgers").GroupResource(), name, errors.New("changed"))
+				}
+				return c.Update(ctx, o, options...)
+			}}, counted())
+			w := ledger.New(ledger.Options{
+				Client: c, Live: c, Sight: newSight("1"), Clock: clock.RealClock{}, Leads: func() bool { return tc.leads },
+			})
+			if err := w.Charge(t.Context(), name, ask("first")); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestAnEmptyLedgerIsRemoved(t *testing.T) {
 	c := newClient(t, interceptor.Funcs{})
 	w := newWriter(c, newSight("1"), clock.RealClock{})

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-gpu/sluice/controllers/quota/ledger"
 	"github.com/sluice-gpu/sluice/controllers/quota/peer"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
@@ -183,6 +184,35 @@ func TestTheLeaderCharges(t *testing.T) {
 	}
 }
 
+func TestWhetherALeaderIsThere(t *testing.T) {
+	ca := newAuthority(t)
+	leader := ca.identity(t, service, both()...)
+	for _, tc := range []struct {
+		name  string
+		leads bool
+		gone  bool
+		want  bool
+	}{
+		{name: "one that answers is", leads: true, want: true},
+		{name: "one that leads no more is not"},
+		{name: "one that has published no address is not", leads: true, gone: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			own := &fakeCharger{}
+			address := at(serve(t, leader, &peer.Handler{Leads: func() bool { return tc.leads }, Own: own}))
+			if tc.gone {
+				address = func(context.Context) (string, error) { return "", errors.New("nobody") }
+			}
+			if got := peer.NewClient(ca.identity(t, service, both()...), address).There(t.Context()); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if len(own.asked) > 0 {
+				t.Error("it was charged")
+			}
+		})
+	}
+}
+
 func TestACallerWithoutACertificateIsRefused(t *testing.T) {
 	ca := newAuthority(t)
 	leader := ca.identity(t, service, both()...)
@@ -221,6 +251,10 @@ func TestWhoCharges(t *testing.T) {
 		{name: "a follower asks the leader", askedLeader: 1},
 		{name: "what the leader refuses is refused", leader: []error{refusal}, want: refusal, askedLeader: 1},
 		{name: "a follower of a leader that is gone charges", leader: []error{errors.New("refused")}, askedLeader: 1, askOwn: 1},
+		{
+			name: "where somebody else writes all the time, that is the leader", leader: []error{errors.New("slow")},
+			own: []error{ledger.ErrContended}, askedLeader: 2, askOwn: 1,
+		},
 		{name: "a namespace that is just being counted is waited for", leads: true, own: []error{uncounted, uncounted}, askOwn: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
