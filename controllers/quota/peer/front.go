@@ -68,7 +68,7 @@ func (f *Front) Charge(ctx context.Context, name string, ask quota.Ask) error {
 
 func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
 	for {
-		if err, decided := f.forward(ctx, name, ask); decided {
+		if decided, err := f.forward(ctx, name, ask); decided {
 			return err
 		}
 		err := f.Own.Charge(ctx, name, ask)
@@ -80,20 +80,20 @@ func (f *Front) charge(ctx context.Context, name string, ask quota.Ask) error {
 }
 
 // forward asks the leader, where there is another that answers.
-func (f *Front) forward(ctx context.Context, name string, ask quota.Ask) (err error, decided bool) {
+func (f *Front) forward(ctx context.Context, name string, ask quota.Ask) (decided bool, err error) {
 	if f.Leads() || f.Clock.Now().UnixNano() < f.resting.Load() {
-		return nil, false
+		return false, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, answerIn)
 	defer cancel()
 	err = f.Leader.Charge(asking, name, ask)
 	var refusal *quota.Refusal
 	if err == nil || errors.As(err, &refusal) {
-		return err, true //nolint:wrapcheck // refusals are for people
+		return true, err //nolint:wrapcheck // refusals are for people
 	}
 	if ctx.Err() == nil {
 		f.resting.Store(f.Clock.Now().Add(restFor).UnixNano())
 		logr.FromContextOrDiscard(ctx).V(1).Info("The leader does not charge, so this replica does", "reason", err.Error())
 	}
-	return nil, false
+	return false, nil
 }
