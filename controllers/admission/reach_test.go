@@ -20,7 +20,9 @@ func TestMayReach(t *testing.T) {
 		Spec:       resourceapi.ResourceClaimTemplateSpec{Spec: asksFor("network", "1Gi")},
 	}
 	e, _ := early(t, nil, network, template, claimNamed("nic", "network", "1Gi"), claimNamed("gpu", "shared.sluice.dev", "1Gi"))
-	named := func(name string) corev1.PodResourceClaim { return corev1.PodResourceClaim{Name: "a", ResourceClaimName: &name} }
+	named := func(name string) corev1.PodResourceClaim {
+		return corev1.PodResourceClaim{Name: "a", ResourceClaimName: &name}
+	}
 	gpu := using()
 	gpu.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
 	for _, tc := range []struct {

@@ -18,7 +18,7 @@ import (
 const (
 	// gather is how long changes around a ledger are gathered into one plan, and so at most one write of what is wanted.
 	gather = time.Second
-	// workers is how many ledgers are looked at at a time.
+	// workers is how many ledgers are served at a time.
 	workers = 4
 )
 

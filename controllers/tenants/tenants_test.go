@@ -78,9 +78,10 @@ func gates(names ...string) podOption {
 	}
 }
 
-func uses(claim string) podOption {
+// uses is a pod with the claim c.
+func uses() podOption {
 	return func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: "c", ResourceClaimName: &claim})
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: "c", ResourceClaimName: ptr.To("c")})
 	}
 }
 
@@ -90,11 +91,12 @@ func usesTemplate(template string) podOption {
 	}
 }
 
-func claim(name, class string, options ...func(*resourceapi.ResourceClaim)) *resourceapi.ResourceClaim {
+// claim asks for a whole GPU.
+func claim(name string, options ...func(*resourceapi.ResourceClaim)) *resourceapi.ResourceClaim {
 	c := &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)},
 		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
-			Name: "r", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: class, Count: 1},
+			Name: "r", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "whole.sluice.dev", Count: 1},
 		}}}},
 	}
 	for _, option := range options {
@@ -121,58 +123,58 @@ func TestGather(t *testing.T) {
 	}{
 		{
 			name:    "a gated pod waits with what its claim costs at least",
-			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses("c")), claim("c", "whole.sluice.dev")},
+			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses()), claim("c")},
 			want:    map[string]string{"p": "waiting " + whole},
 		},
 		{
 			name:    "one without a gate is under way",
-			objects: []client.Object{pod("team", "p", uses("c")), claim("c", "whole.sluice.dev")},
+			objects: []client.Object{pod("team", "p", uses()), claim("c")},
 			want:    map[string]string{"p": "under way " + whole},
 		},
 		{
 			name: "one that was let go a minute ago is stuck",
 			objects: []client.Object{
-				pod("team", "p", uses("c"), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(noon().Add(-time.Minute)) }),
-				claim("c", "whole.sluice.dev"),
+				pod("team", "p", uses(), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(noon().Add(-time.Minute)) }),
+				claim("c"),
 			},
 			want: map[string]string{"p": "under way, stuck " + whole},
 		},
 		{
 			name: "what counts is when it was let go, not when it was made",
 			objects: []client.Object{
-				pod("team", "p", uses("c"), func(p *corev1.Pod) {
+				pod("team", "p", uses(), func(p *corev1.Pod) {
 					p.CreationTimestamp = metav1.NewTime(noon().Add(-time.Hour))
 					p.Status.Conditions = []corev1.PodCondition{{
 						Type: v1alpha1.PodQuotaReserved, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-time.Second)),
 					}}
 				}),
-				claim("c", "whole.sluice.dev"),
+				claim("c"),
 			},
 			want: map[string]string{"p": "under way " + whole},
 		},
 		{
 			name:    "a pod whose claims are allocated waits for nothing",
-			objects: []client.Object{pod("team", "p", uses("c")), claim("c", "whole.sluice.dev", allocated)},
+			objects: []client.Object{pod("team", "p", uses()), claim("c", allocated)},
 		},
 		{
 			name: "nor does one whose allocation is under way", reserved: "c",
-			objects: []client.Object{pod("team", "p", uses("c")), claim("c", "whole.sluice.dev")},
+			objects: []client.Object{pod("team", "p", uses()), claim("c")},
 		},
 		{
 			name: "a claim that two pods wait for counts once",
 			objects: []client.Object{
-				pod("team", "p", uses("c")), pod("team", "q", gates(v1alpha1.QuotaGate), uses("c")), claim("c", "whole.sluice.dev"),
+				pod("team", "p", uses()), pod("team", "q", gates(v1alpha1.QuotaGate), uses()), claim("c"),
 			},
 			want: map[string]string{"p": "under way " + whole, "q": "waiting "},
 		},
 		{
 			name:    "a pod with other gates is not in line",
-			objects: []client.Object{pod("team", "p", gates("z", v1alpha1.QuotaGate, "a"), uses("c")), claim("c", "whole.sluice.dev")},
+			objects: []client.Object{pod("team", "p", gates("z", v1alpha1.QuotaGate, "a"), uses()), claim("c")},
 			want:    map[string]string{"p": "apart: other scheduling gates come first: a, z"},
 		},
 		{
 			name:    "nor is one whose claim is missing",
-			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses("c"))},
+			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses())},
 			want:    map[string]string{"p": "apart: its claim c is not there"},
 		},
 		{
@@ -193,7 +195,7 @@ func TestGather(t *testing.T) {
 				pod("team", "p", gates(v1alpha1.QuotaGate), usesTemplate("own"), func(p *corev1.Pod) {
 					p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c", ResourceClaimName: ptr.To("made")}}
 				}),
-				claim("made", "whole.sluice.dev"),
+				claim("made"),
 			},
 			want: map[string]string{"p": "waiting " + whole},
 		},
@@ -207,26 +209,26 @@ func TestGather(t *testing.T) {
 		{
 			name: "a class of somebody else with a pool's name may mean anything",
 			objects: []client.Object{
-				pod("team", "p", gates(v1alpha1.QuotaGate), uses("c")), claim("c", "whole.sluice.dev"),
+				pod("team", "p", gates(v1alpha1.QuotaGate), uses()), claim("c"),
 				&resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "whole.sluice.dev"}},
 			},
 			want: map[string]string{"p": "waiting "},
 		},
 		{
 			name:    "where what does not fit is refused nobody queues",
-			objects: []client.Object{pod("strict", "p", gates(v1alpha1.QuotaGate), uses("c"))},
+			objects: []client.Object{pod("strict", "p", gates(v1alpha1.QuotaGate), uses())},
 			want:    map[string]string{"p": "unqueued"},
 		},
 		{
 			name: "nor where the quota is gone", none: true,
-			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses("c")), pod("team", "q", uses("c"))},
+			objects: []client.Object{pod("team", "p", gates(v1alpha1.QuotaGate), uses()), pod("team", "q", uses())},
 			want:    map[string]string{"p": "unqueued"},
 		},
 		{
 			name: "pods that end, and pods that need no GPU, are nobody's business",
 			objects: []client.Object{
-				pod("team", "p", uses("c"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), pod("team", "q"), claim("c", "whole.sluice.dev"),
-				pod("team", "r", uses("c"), func(p *corev1.Pod) {
+				pod("team", "p", uses(), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), pod("team", "q"), claim("c"),
+				pod("team", "r", uses(), func(p *corev1.Pod) {
 					p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.NewTime(noon())), []string{"example.com/keep"}
 				}),
 			},
@@ -269,9 +271,12 @@ func readerOf(t *testing.T, objects []client.Object, reserved string) *Reader {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept.(*corev1.Pod).ResourceVersion = ""      //nolint:forcetypeassert // it keeps the type
-			kept.(*corev1.Pod).Finalizers = p.Finalizers //nolint:forcetypeassert // the fake client wants them
-			objects[i] = kept.(*corev1.Pod)              //nolint:forcetypeassert // it keeps the type
+			slimmed, ok := kept.(*corev1.Pod)
+			if !ok {
+				t.Fatalf("a pod became %T", kept)
+			}
+			slimmed.ResourceVersion, slimmed.Finalizers = "", p.Finalizers // the fake client wants these
+			objects[i] = slimmed
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithObjects(written).Build()

@@ -44,7 +44,7 @@ func newScene(t *testing.T, cohort string) scene {
 	}
 	s := scene{T: t, namespace: namespace.Name}
 	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		if err := admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.namespace), client.GracePeriodSeconds(0)); err != nil {
 			t.Error(err)

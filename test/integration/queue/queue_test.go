@@ -136,7 +136,7 @@ func TestAnotherReplicaGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cluster.Start(context.Background(), leader); err != nil {
+		if err := cluster.Start(context.WithoutCancel(t.Context()), leader); err != nil {
 			t.Error(err)
 		}
 	})
