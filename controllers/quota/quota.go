@@ -84,6 +84,9 @@ func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err := sight.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("setting up quotas: %w", err)
 	}
+	if err := p.forget(ctx, mgr); err != nil {
+		return err
+	}
 	reached, err := follow(ctx, mgr)
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func (p *Parts) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	err = standing.Setup(mgr, standing.Options{
 		Sight: p.Sight, Waiting: p.options.Waiting, Changed: p.options.Changed, Blocked: p.options.Blocked,
-		Metrics: p.options.Metrics, Forget: p.Notes.Forget,
+		Metrics: p.options.Metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up quotas: %w", err)
@@ -125,6 +128,27 @@ func leads(mgr ctrl.Manager) func() bool {
 			return false
 		}
 	}
+}
+
+// forget drops what every replica has counted of a namespace, with its last quota.
+func (p *Parts) forget(ctx context.Context, mgr ctrl.Manager) error {
+	quotas, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.GPUQuota{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("caching quotas: %w", err)
+	}
+	_, err = quotas.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
+		name, err := toolscache.DeletionHandlingObjectToName(object)
+		if err != nil {
+			return
+		}
+		if left, err := p.Sight.Quotas(ctx); err == nil && len(sight.ByNamespace(left)[name.Namespace]) == 0 {
+			p.Notes.Forget(name.Namespace)
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("following the cache of quotas: %w", err)
+	}
+	return nil
 }
 
 // follow tells how far the cache of claims has come.

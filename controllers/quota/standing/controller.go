@@ -58,8 +58,6 @@ type Options struct {
 	Blocked func(namespace string) string
 	// Changed names ledgers whose queues became longer or shorter.
 	Changed <-chan event.GenericEvent
-	// Forget is told of namespaces that have no quota any more.
-	Forget func(namespace string)
 	// Metrics is where metrics are registered.
 	Metrics prometheus.Registerer
 }
@@ -199,10 +197,8 @@ func (r *Reconciler) retain(name string, domain *quota.Domain, all []v1alpha1.GP
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
-	namespaces := map[string]bool{}
 	for i := range all {
 		there[client.ObjectKeyFromObject(&all[i])] = true
-		namespaces[all[i].Namespace] = true
 	}
 	for key := range r.shown {
 		if there[key] {
@@ -210,9 +206,6 @@ func (r *Reconciler) retain(name string, domain *quota.Domain, all []v1alpha1.GP
 		}
 		r.metrics.forget(key)
 		delete(r.shown, key)
-		if !namespaces[key.Namespace] && r.options.Forget != nil {
-			r.options.Forget(key.Namespace)
-		}
 	}
 	if domain == nil {
 		return

@@ -52,7 +52,6 @@ type world struct {
 	events  *recorder
 	metrics *prometheus.Registry
 	writes  int
-	forgot  []string
 	waiting lengths
 }
 
@@ -75,7 +74,6 @@ func start(t *testing.T, objects ...client.Object) *world {
 	})
 	w.r, err = standing.New(w.c, w.events, standing.Options{
 		Sight: sight.Reader{Cache: w.c, Live: w.c}, Waiting: w.waiting, Metrics: w.metrics,
-		Forget: func(namespace string) { w.forgot = append(w.forgot, namespace) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -218,8 +216,5 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	w.reconcile()
 	if got := w.gauges(); len(got) > 0 {
 		t.Errorf("metrics of a quota that is gone: %v", got)
-	}
-	if diff := cmp.Diff([]string{team}, w.forgot); diff != "" {
-		t.Errorf("forgotten namespaces (-want +got):\n%s", diff)
 	}
 }
