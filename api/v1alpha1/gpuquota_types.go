@@ -230,7 +230,8 @@ type GPUQuotaStatus struct {
 	Summary string `json:"summary,omitempty"`
 
 	// used is what allocated claims hold of the amounts that hard names, in the quota's pools, with allocations that are
-	// under way: never less than is allocated, and more for at most 35 seconds.
+	// under way. It follows the ledger that decides, where it is never less than is allocated, and more for at most 35
+	// seconds, within a second or two.
 	// +optional
 	Used QuotaAmounts `json:"used,omitempty"`
 
