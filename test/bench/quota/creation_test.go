@@ -110,7 +110,7 @@ func (b bench) ways(ctx context.Context) []way {
 		}
 	}
 	var idle *otherhook.Hook
-	clear := func(ctx context.Context) error {
+	away := func(ctx context.Context) error {
 		if idle != nil {
 			if err := idle.Stop(ctx); err != nil {
 				return err
@@ -126,9 +126,9 @@ func (b bench) ways(ctx context.Context) []way {
 	}
 	calls := make(chan struct{}, 1)
 	return []way{
-		{name: "no webhook", set: clear, effective: func(ctx context.Context) bool { return !b.rewritten(ctx) && len(calls) == 0 }},
+		{name: "no webhook", set: away, effective: func(ctx context.Context) bool { return !b.rewritten(ctx) && len(calls) == 0 }},
 		{name: "a webhook that does nothing", set: func(ctx context.Context) error {
-			if err := clear(ctx); err != nil {
+			if err := away(ctx); err != nil {
 				return err
 			}
 			var err error
@@ -150,7 +150,7 @@ func (b bench) ways(ctx context.Context) []way {
 			}
 		}},
 		{name: "Sluice", set: func(ctx context.Context) error {
-			if err := clear(ctx); err != nil {
+			if err := away(ctx); err != nil {
 				return err
 			}
 			for _, object := range []client.Object{pods.DeepCopy(), quotas.DeepCopy()} {

@@ -45,7 +45,7 @@ func bringUp(ctx context.Context, b *testing.B) bench {
 	b.Helper()
 	log.SetLogger(logr.Discard())
 	// Sockets below it must have short names, which a benchmark's own directory has not.
-	dir, err := os.MkdirTemp("", "sluice-quota-bench-") //nolint:usetesting // see above
+	dir, err := os.MkdirTemp("", "sluice-quota-bench-")
 	if err != nil {
 		b.Fatal(err)
 	}

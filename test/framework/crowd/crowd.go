@@ -6,6 +6,7 @@ package crowd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -68,11 +69,7 @@ func (r *Report) Failed() int { return int(r.failed.Load()) }
 func (r *Report) Others() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	others := make(map[string]int, len(r.other))
-	for text, n := range r.other {
-		others[text] = n
-	}
-	return others
+	return maps.Clone(r.other)
 }
 
 // Percentile is how long the creation of a pod took at most in that part of the cases.

@@ -113,12 +113,12 @@ func (n Node) report(ctx context.Context, c client.Client, board gpu.GPU) (*v1al
 	for _, p := range board.Profiles {
 		object.Status.Profiles = append(object.Status.Profiles, v1alpha1.MIGProfile{
 			Product: board.Product, Name: p.Name, Memory: resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
-			Compute: int32(p.Compute(board.ComputeSlices)), //nolint:gosec // a percentage
+			Compute: int32(p.Compute(board.ComputeSlices)),
 		})
 	}
 	for i := range n.GPUs {
 		object.Status.GPUs = append(object.Status.GPUs, v1alpha1.GPUStatus{
-			UUID: builders.UUID(n.Name, i), Minor: ptr.To(int32(i)), //nolint:gosec // a handful
+			UUID: builders.UUID(n.Name, i), Minor: ptr.To(int32(i)),
 			Product: board.Product, Architecture: "Hopper",
 			Memory: resource.NewQuantity(board.MemoryBytes, resource.BinarySI),
 		})

@@ -100,6 +100,12 @@ func (s Storm) Run(ctx context.Context) (Outcome, error) {
 
 // weather waits while the scheduler allocates, until everything is as it must be in the end.
 func (s Storm) weather(ctx context.Context, w *witness.Witness, o *Outcome) error {
+	// What disturbs comes when about half is allocated.
+	if err := s.until(ctx, "half of it is allocated", func(context.Context) (bool, error) {
+		return sum(s.counts(w)) >= s.Want/2, nil
+	}, w); err != nil {
+		return err
+	}
 	churning, cancel := context.WithTimeout(ctx, s.Churn)
 	defer cancel()
 	churned := make(chan struct{})
@@ -173,11 +179,16 @@ func (s Storm) counts(w *witness.Witness) map[string]int {
 }
 
 func (s Storm) allocated(w *witness.Witness) bool {
-	counts, sum := s.counts(w), 0
+	counts := s.counts(w)
+	return sum(counts) == s.Want && (s.Each == nil || maps.Equal(counts, s.Each))
+}
+
+func sum(counts map[string]int) int {
+	total := 0
 	for _, n := range counts {
-		sum += n
+		total += n
 	}
-	return sum == s.Want && (s.Each == nil || maps.Equal(counts, s.Each))
+	return total
 }
 
 // recorded says whether the ledgers' use is the wanted number.
@@ -186,14 +197,14 @@ func (s Storm) recorded(ctx context.Context) (bool, error) {
 	if err := s.Client.List(ctx, &ledgers); err != nil {
 		return false, fmt.Errorf("listing the ledgers: %w", err)
 	}
-	var sum int64
+	var used int64
 	for i := range ledgers.Items {
 		ledger := quota.ReadLedger(&ledgers.Items[i])
 		for _, namespace := range s.Crowd.Namespaces {
 			if entry, found := ledger.Namespaces[namespace]; found && entry.MovedTo == "" {
-				sum += ledger.Used(namespace, nil)[v1alpha1.QuotaGPUs]
+				used += ledger.Used(namespace, nil)[v1alpha1.QuotaGPUs]
 			}
 		}
 	}
-	return sum == int64(s.Want), nil
+	return used == int64(s.Want), nil
 }

@@ -23,6 +23,7 @@ import (
 // TestWaysAround tries, as a tenant with the role edit, to hold more than 4Gi of memory or to hold it unseen. Each way
 // ends with 4Gi in use, and one more gibibyte must not be had by anybody.
 func TestWaysAround(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		way  func(scene, client.Client)
