@@ -52,7 +52,8 @@ type Turn struct {
 //
 // Nobody overtakes: a pod that finds no room in a quota keeps the pods behind it waiting that count in any of the quotas it counts in;
 // one that finds nothing to borrow keeps waiting those behind it that would borrow in the same cohort, but not pods
-// within their namespace's guarantee.
+// within their namespace's guarantee. Those wait for what others hold, but not for what others were let go for: guarantees
+// fit together, and what is allocated is judged once more.
 func (d *Domain) Queue(l *Ledger, underWay, waiting []Pod, now time.Time) []Turn {
 	u := l.use("")
 	line := line{domain: d, groups: d.groups(), blocked: map[string]bool{}, stuck: map[string][]Pod{}}
@@ -113,6 +114,9 @@ func (q *line) next(l *Ledger, u use, pod Pod, now time.Time) (bool, *Refusal) {
 	}
 	if q.anyBlocked(borrows) {
 		return false, nil
+	}
+	if len(borrows) == 0 {
+		u = u.onlyMoreOf(pod.Namespace)
 	}
 	refusal := q.domain.fitsIn(q.groups, l, u, asking{namespace: pod.Namespace, cost: pod.Cost, now: now, made: pod.Since})
 	switch {

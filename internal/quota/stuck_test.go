@@ -13,14 +13,18 @@ func TestAPodThatIsStuck(t *testing.T) {
 	ledger := NewLedger("cohort-c")
 	ledger.Namespaces["a"], ledger.Namespaces["b"] = Entry{Version: "1"}, Entry{Version: "1"}
 	stuck := pod("stuck", 0, 0, inPool("p", "gpus", "4"))
-	waiting := []Pod{pod("same", 0, 1, inPool("p", "gpus", "1")), in("b", pod("other", 0, 2, inPool("p", "gpus", "1")))}
+	one := inPool("p", "gpus", "1")
+	waiting := []Pod{pod("same", 0, 1, one), in("b", pod("within", 0, 2, one)), in("b", pod("borrower", 0, 3, inPool("p", "gpus", "3")))}
 	for _, tc := range []struct {
 		name  string
 		stuck bool
 		want  map[string]bool
 	}{
-		{name: "while it may still get its devices everybody waits for it", want: map[string]bool{"same": false, "other": false}},
-		{name: "then only its own namespace", stuck: true, want: map[string]bool{"same": false, "other": true}},
+		{
+			name: "while it may still get its devices borrowers wait for it, and no pod within its namespace's guarantee",
+			want: map[string]bool{"within": true},
+		},
+		{name: "then only its own namespace", stuck: true, want: map[string]bool{"within": true, "borrower": true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stuck.Stuck = tc.stuck

@@ -54,6 +54,11 @@ func (u use) add(namespace string, cost Cost) {
 	u.more[namespace] = append(u.more[namespace], cost)
 }
 
+// onlyMoreOf leaves out what was added for other namespaces.
+func (u use) onlyMoreOf(namespace string) use {
+	return use{charges: u.charges, more: map[string][]Cost{namespace: u.more[namespace]}, less: u.less}
+}
+
 // remove takes away what is about to end.
 func (u use) remove(namespace string, cost Cost) {
 	u.less[namespace] = append(u.less[namespace], cost)
