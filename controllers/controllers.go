@@ -19,6 +19,9 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/deviceclass"
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
 	"github.com/sluice-gpu/sluice/controllers/pool"
+	"github.com/sluice-gpu/sluice/controllers/queue"
+	"github.com/sluice-gpu/sluice/controllers/quota"
+	"github.com/sluice-gpu/sluice/controllers/reclaim"
 	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
 )
@@ -29,6 +32,12 @@ type Options struct {
 	ExtendedResources bool
 	// DrainSettle is how long a published taint must stand before a GPU changes hands.
 	DrainSettle time.Duration
+	// Quota is what holds quotas in this replica.
+	Quota *quota.Parts
+	// Queues are the lengths of the queues of pods that wait for quotas.
+	Queues *queue.Counts
+	// Blocked is what keeps pods from being evicted that hold what was lent.
+	Blocked *reclaim.Blocked
 	// Clock tells the time.
 	Clock clock.WithTicker
 	// Metrics is where metrics are registered.
@@ -59,6 +68,8 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		}},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
+		{"quota", func() error { return o.Quota.Setup(ctx, mgr) }},
+		{"queue", func() error { return setupQueues(mgr, o) }},
 	}
 	for _, step := range steps {
 		if err := step.setup(); err != nil {
@@ -70,8 +81,12 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 // SetupWebhooks registers every webhook. The webhook server must have a certificate by then: it starts with the first.
 func SetupWebhooks(ctx context.Context, mgr ctrl.Manager, o Options) error {
-	if err := admission.Setup(ctx, mgr, o.ExtendedResources); err != nil {
+	early := admission.Options{ExtendedResources: o.ExtendedResources, Counter: o.Quota.Notes, Clock: o.Clock}
+	if err := admission.Setup(ctx, mgr, early); err != nil {
 		return fmt.Errorf("setting up admission: %w", err)
+	}
+	if err := o.Quota.SetupWebhooks(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the judges of quotas: %w", err)
 	}
 	return nil
 }

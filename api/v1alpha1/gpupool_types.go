@@ -61,6 +61,9 @@ const (
 	// PoolDraining is True while GPUs that must leave the pool, or a pool being deleted, wait for tenants to finish;
 	// the message says who they are.
 	PoolDraining = "Draining"
+	// PoolOverGuaranteed is True when the quotas of the pool's cohorts guarantee more together than the pool has: not
+	// all of them can be met at once. The message has the numbers.
+	PoolOverGuaranteed = "OverGuaranteed"
 )
 
 // Reasons of GPUPool conditions.
@@ -93,6 +96,21 @@ const (
 	ReasonSettling = "Settling"
 	// ReasonNothingToDrain: no GPU has to leave the pool.
 	ReasonNothingToDrain = "NothingToDrain"
+	// ReasonGuaranteesAboveCapacity: the guaranteed amounts sum up to more than the pool publishes.
+	ReasonGuaranteesAboveCapacity = "GuaranteesAboveCapacity"
+	// ReasonGuaranteesCovered: the pool has all that is guaranteed.
+	ReasonGuaranteesCovered = "GuaranteesCovered"
+)
+
+// PoolQuota says whether a namespace needs a GPUQuota to use a pool.
+// +kubebuilder:validation:Enum=Optional;Required
+type PoolQuota string
+
+const (
+	// QuotaOptional lets a namespace without a quota use the pool without bounds.
+	QuotaOptional PoolQuota = "Optional"
+	// QuotaRequired gives nothing to a namespace without a quota that counts the pool.
+	QuotaRequired PoolQuota = "Required"
 )
 
 // GPUPool says which GPUs belong together, how each is divided and how far it is overcommitted.
@@ -169,6 +187,58 @@ type GPUPoolSpec struct {
 	// overcommit says how much more than it has a shared GPU promises. Unset: nothing more.
 	// +optional
 	Overcommit *Overcommit `json:"overcommit,omitempty"`
+
+	// tenancy says which namespaces may use the pool, and on which terms. Unset: every namespace, quotas being optional.
+	// +optional
+	Tenancy Tenancy `json:"tenancy,omitempty,omitzero"`
+}
+
+// Tenancy says which namespaces may use a pool, and on which terms. What is allocated already stays when it changes.
+// +kubebuilder:validation:MinProperties=1
+type Tenancy struct {
+	// namespaceSelector chooses the namespaces that may use the pool, by their labels. Empty or unset: every namespace.
+	// A selector that cannot be read matches none.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="each of namespaceSelector.matchExpressions has operator In or NotIn with values, or Exists or DoesNotExist without"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// quota is Optional, or Required: a namespace without a GPUQuota that counts the pool gets nothing. Default: Optional.
+	// +optional
+	// +kubebuilder:default=Optional
+	Quota PoolQuota `json:"quota,omitempty"`
+
+	// cohorts are groups of namespaces whose GPUQuotas lend each other what they do not use of what is guaranteed to
+	// them. A quota joins by its field cohort. Up to 32. Unset: nobody lends.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Cohorts []Cohort `json:"cohorts,omitempty"`
+
+	// reclaimGracePeriodSeconds is how long a pod that is evicted from what it borrowed gets to end, where its own
+	// termination grace period is longer: within that time a guarantee is met, unless a PodDisruptionBudget
+	// forbids the eviction. 0 to 3600. Default: 60.
+	// +optional
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	ReclaimGracePeriodSeconds *int32 `json:"reclaimGracePeriodSeconds,omitempty"`
+}
+
+// Cohort is a group of namespaces whose quotas may lend to each other.
+type Cohort struct {
+	// name is the cohort's name, a DNS label of at most 52 characters. Cohorts of the same name in several pools are one.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=52
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// namespaceSelector chooses the namespaces whose quotas may join, by their labels. Empty or unset: every namespace.
+	// A selector that cannot be read matches none; condition Joined of the quotas says so.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
 // GPUSelector chooses GPUs. The lists are joined by AND; inside a list any entry is enough.
@@ -284,8 +354,8 @@ type Overcommit struct {
 // GPUPoolStatus is what the manager observed of a pool. It holds counts, never lists of pods.
 // +kubebuilder:validation:MinProperties=1
 type GPUPoolStatus struct {
-	// conditions are Ready, Contested, ResourceNameConflict and Draining; their meaning and reasons are documented
-	// with the constants of the API package.
+	// conditions are Ready, Contested, ResourceNameConflict, Draining and OverGuaranteed; their meaning and reasons are
+	// documented with the constants of the API package.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -380,6 +450,17 @@ func (p *GPUPool) SharingMode() SharingMode {
 	default:
 		return SharingSoftware
 	}
+}
+
+// DefaultReclaimGraceSeconds is how long an evicted borrower gets to end where the pool does not say.
+const DefaultReclaimGraceSeconds int32 = 60
+
+// ReclaimGraceSeconds is how long an evicted borrower gets to end.
+func (p *GPUPool) ReclaimGraceSeconds() int32 {
+	if p.Spec.Tenancy.ReclaimGracePeriodSeconds == nil {
+		return DefaultReclaimGraceSeconds
+	}
+	return *p.Spec.Tenancy.ReclaimGracePeriodSeconds
 }
 
 // IsDefault says whether pods that name no pool are meant for this one.

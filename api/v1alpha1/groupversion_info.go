@@ -17,6 +17,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&GPUPool{}, &GPUPoolList{},
 		&GPUQuota{}, &GPUQuotaList{},
 		&GPUNode{}, &GPUNodeList{},
+		&GPULedger{}, &GPULedgerList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -7,13 +7,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -29,6 +30,7 @@ type config struct {
 	webhookCertDir    string
 	webhookDNSNames   string
 	certRotation      bool
+	address           string
 	namespace         string
 	extendedResources bool
 	drainSettle       time.Duration
@@ -48,6 +50,9 @@ func (c *config) bind(flags *flag.FlagSet) {
 		"further DNS names of the webhook's certificate, separated by commas, for an API server that reaches it by another name than its service's")
 	flags.BoolVar(&c.certRotation, "cert-rotation", true,
 		"make and renew the webhook's certificate; false where something else writes --webhook-cert-dir and the webhook's caBundle")
+	flags.StringVar(&c.address, "advertise-address", "",
+		"host and port at which the other replicas reach this one's webhook server; by default $POD_IP and the webhook's port, "+
+			"and where that is not set every replica writes the ledgers of quotas by itself")
 	flags.StringVar(&c.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"namespace of the manager's lease and certificate; by default $POD_NAMESPACE")
 	flags.BoolVar(&c.extendedResources, "extended-resources", true,
@@ -70,6 +75,14 @@ func (c *config) check() error {
 	default:
 		return nil
 	}
+}
+
+// advertised is where other replicas reach this one; "" where that is not known.
+func (c *config) advertised() string {
+	if ip := os.Getenv("POD_IP"); c.address == "" && ip != "" {
+		return net.JoinHostPort(ip, strconv.Itoa(c.webhookPort))
+	}
+	return c.address
 }
 
 func (c *config) dnsNames() []string {
@@ -98,11 +111,9 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	options := controllers.Options{
-		ExtendedResources: c.extendedResources,
-		DrainSettle:       c.drainSettle,
-		Clock:             clock.RealClock{},
-		Metrics:           registry(),
+	options, err := optionsOf(mgr, c)
+	if err != nil {
+		return err
 	}
 	if err := controllers.SetupAll(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)

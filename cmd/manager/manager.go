@@ -4,22 +4,29 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers"
 	"github.com/sluice-gpu/sluice/controllers/certs"
+	"github.com/sluice-gpu/sluice/controllers/queue"
+	"github.com/sluice-gpu/sluice/controllers/quota"
+	"github.com/sluice-gpu/sluice/controllers/reclaim"
 )
 
 // A leader keeps its lease for a minute without the API server; after that it ends, and is started again.
@@ -49,7 +56,7 @@ func newManager(c config) (ctrl.Manager, error) {
 		Cache:                         cached,
 		Metrics:                       metricsserver.Options{BindAddress: c.metricsAddress},
 		HealthProbeBindAddress:        c.healthAddress,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: c.webhookPort, CertDir: c.webhookCertDir}),
+		WebhookServer:                 webhookServer(c),
 		LeaderElection:                c.leaderElect,
 		LeaderElectionID:              "sluice-manager",
 		LeaderElectionNamespace:       c.namespace,
@@ -67,7 +74,43 @@ func newManager(c config) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func registry() prometheus.Registerer { return metrics.Registry }
+// webhookServer asks its callers for a certificate, which only other replicas have to show.
+func webhookServer(c config) webhook.Server {
+	return webhook.NewServer(webhook.Options{
+		Port: c.webhookPort, CertDir: c.webhookCertDir,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.ClientAuth = tls.RequestClientCert }},
+	})
+}
+
+// lengthsAtOnce is how many changed queues may wait to be shown in the status of quotas.
+const lengthsAtOnce = 1024
+
+func optionsOf(mgr ctrl.Manager, c config) (controllers.Options, error) {
+	changed := make(chan event.GenericEvent, lengthsAtOnce)
+	show := func(ledger string) {
+		select {
+		case changed <- event.GenericEvent{Object: &v1alpha1.GPULedger{ObjectMeta: metav1.ObjectMeta{Name: ledger}}}:
+		default: // shown with the ledger's next change
+		}
+	}
+	queues, blocked := queue.NewCounts(show), reclaim.NewBlocked(show)
+	parts, err := quota.New(mgr, quota.Options{
+		Namespace: c.namespace, CertDir: c.webhookCertDir, DNSName: certs.DNSName(c.namespace), Address: c.advertised(),
+		Waiting: queues, Blocked: blocked.Why, Changed: changed, Clock: clock.RealClock{}, Metrics: metrics.Registry,
+	})
+	if err != nil {
+		return controllers.Options{}, fmt.Errorf("setting up quotas: %w", err)
+	}
+	return controllers.Options{
+		ExtendedResources: c.extendedResources,
+		DrainSettle:       c.drainSettle,
+		Quota:             parts,
+		Queues:            queues,
+		Blocked:           blocked,
+		Clock:             clock.RealClock{},
+		Metrics:           metrics.Registry,
+	}, nil
+}
 
 // serveWebhooks registers the webhooks as soon as there is a certificate to serve them with. Controllers do not wait.
 func serveWebhooks(ctx context.Context, mgr ctrl.Manager, c config, options controllers.Options) error {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gpu/sluice/controllers/view"
+	"github.com/sluice-gpu/sluice/internal/quota"
 	"github.com/sluice-gpu/sluice/internal/request"
 )
 
@@ -19,6 +20,14 @@ type Facts interface {
 	// Fresh are the pools as the API server has them now. It is asked only before a pod is refused because of a pool that
 	// the cache does not have.
 	Fresh(ctx context.Context) ([]request.Pool, error)
+}
+
+// Quotas tells which quotas hold.
+type Quotas interface {
+	// DomainOf is the domain of a namespace; nil where it has no quota.
+	DomainOf(ctx context.Context, namespace string) (*quota.Domain, error)
+	// LabelsOf are the labels of a namespace.
+	LabelsOf(ctx context.Context, namespace string) (map[string]string, error)
 }
 
 // Cluster reads facts from the cluster.

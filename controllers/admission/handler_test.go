@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/quota"
 	"github.com/sluice-gpu/sluice/internal/request"
 )
 
@@ -40,18 +42,45 @@ func (f *fakeFacts) Fresh(context.Context) ([]request.Pool, error) {
 	return f.fresh, f.err
 }
 
+// fakeQuotas are the quotas of every namespace.
+type fakeQuotas []v1alpha1.GPUQuota
+
+var _ Quotas = fakeQuotas{}
+
+func (f fakeQuotas) DomainOf(_ context.Context, namespace string) (*quota.Domain, error) {
+	return quota.Domains(f, nil, nil)[v1alpha1.LedgerNamespacePrefix+namespace], nil
+}
+
+func (f fakeQuotas) LabelsOf(context.Context, string) (map[string]string, error) { return nil, nil }
+
+// fakeCheck refuses with what it is given, and remembers the pod.
+type fakeCheck struct {
+	refusal *quota.Refusal
+	err     error
+	asked   *corev1.Pod
+}
+
+var _ PodCheck = &fakeCheck{}
+
+func (f *fakeCheck) MayReach(context.Context, *corev1.Pod, string) bool { return true }
+
+func (f *fakeCheck) Pod(_ context.Context, pod *corev1.Pod, _ string, _ *quota.Domain) (*quota.Refusal, error) {
+	f.asked = pod
+	return f.refusal, f.err
+}
+
 func shared(name string) request.Pool {
 	return request.Pool{Name: name, Form: request.Shared, GPUs: []request.GPU{{Node: "n", Product: "P", Memory: 80 << 30}}}
 }
 
 // review sends a pod, as an API server does, and returns the answer.
-func review(t *testing.T, facts Facts, pod []byte, operation admissionv1.Operation) *admissionv1.AdmissionResponse {
+func review(t *testing.T, facts Facts, pod []byte, operation admissionv1.Operation, quotas ...v1alpha1.GPUQuota) *admissionv1.AdmissionResponse {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	server := &webhook.Admission{Handler: &Handler{Facts: facts, Decoder: admission.NewDecoder(scheme)}}
+	server := &webhook.Admission{Handler: &Handler{Facts: facts, Quotas: fakeQuotas(quotas), Early: &fakeCheck{}, Decoder: admission.NewDecoder(scheme)}}
 	dry := true
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
@@ -226,7 +255,7 @@ spec: {containers: [{name: a, resources: {limits: {sluice.dev/gpu-memory: 1Gi}}}
 		},
 		{
 			name: "pools that cannot be read are a server error", facts: &fakeFacts{err: errors.New("no connection")}, pod: asking,
-			message: "Sluice cannot read its pools at the moment, try again: no connection", code: http.StatusServiceUnavailable,
+			message: "Sluice cannot read its pools and quotas at the moment, try again: no connection", code: http.StatusServiceUnavailable,
 		},
 		{
 			name: "what the tenant should hear is a warning", facts: &fakeFacts{cached: []request.Pool{{Name: "empty", Form: request.Shared}}},
@@ -256,6 +285,65 @@ spec: {containers: [{name: a, resources: {limits: {sluice.dev/gpu-memory: 1Gi}}}
 			}
 			if tc.facts.askedFresh != tc.fresh {
 				t.Errorf("asked the API server: got %v, want %v", tc.facts.askedFresh, tc.fresh)
+			}
+		})
+	}
+}
+
+func TestGate(t *testing.T) {
+	queueing := v1alpha1.GPUQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "q"}, Spec: v1alpha1.GPUQuotaSpec{Enforcement: v1alpha1.EnforcementQueue},
+	}
+	rejecting := queueing
+	rejecting.Spec.Enforcement = v1alpha1.EnforcementReject
+	elsewhere := queueing
+	elsewhere.Namespace = "team-b"
+	const claims = `{metadata: {name: p}, spec: {containers: [{name: a}], resourceClaims: [{name: c, resourceClaimName: c}]}}`
+	for _, tc := range []struct {
+		name  string
+		quota v1alpha1.GPUQuota
+		pod   string
+		want  bool
+	}{
+		{name: "a share waits for its turn", quota: queueing, pod: asking, want: true},
+		{name: "a claim written by hand does", quota: queueing, pod: claims, want: true},
+		{
+			name: "an extended resource of Sluice's classes does", quota: queueing, want: true,
+			pod: `{metadata: {name: p}, spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: "1"}}}]}}`,
+		},
+		{
+			name: "so does one of an init container, by the class's own name", quota: queueing, want: true,
+			pod: `{metadata: {name: p}, spec: {containers: [{name: a}],
+				initContainers: [{name: i, resources: {limits: {deviceclass.resource.kubernetes.io/gpu.sluice.dev: "1"}}}]}}`,
+		},
+		{
+			name: "a pod that asks for no GPU does not", quota: queueing,
+			pod: `{metadata: {name: p}, spec: {containers: [{name: a, resources: {limits: {cpu: "1", nvidia.com/nic: "1"}}}]}}`,
+		},
+		{
+			name: "a pod that names its node passes no scheduler", quota: queueing,
+			pod: `{metadata: {name: p}, spec: {nodeName: node-1, containers: [{name: a}], resourceClaims: [{name: c, resourceClaimName: c}]}}`,
+		},
+		{name: "where what does not fit is refused nobody waits", quota: rejecting, pod: claims},
+		{name: "another namespace's queue is no concern", quota: elsewhere, pod: claims},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			facts := &fakeFacts{cached: []request.Pool{shared("shared")}}
+			pod := podJSON(t, tc.pod)
+			answer := review(t, facts, pod, admissionv1.Create, tc.quota)
+			if !answer.Allowed {
+				t.Fatalf("refused: %s", answer.Result.Message)
+			}
+			var got corev1.Pod
+			if err := json.Unmarshal(patched(t, pod, answer), &got); err != nil {
+				t.Fatal(err)
+			}
+			if quota.Gated(&got) != tc.want {
+				t.Errorf("gates %v, want the quota's: %v", got.Spec.SchedulingGates, tc.want)
+			}
+			again := review(t, facts, patched(t, pod, answer), admissionv1.Create, tc.quota)
+			if !again.Allowed || len(again.Patch) > 0 {
+				t.Errorf("a second pass was answered with %v and patch %s", again.Allowed, again.Patch)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ package certs
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -25,17 +26,21 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",namespace=sluice-system,resources=secrets,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=sluice-webhook,verbs=update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=sluice-quota,verbs=update
 
 const (
 	// SecretName is the Secret that holds the webhook's certificates, in the manager's namespace.
 	SecretName = "sluice-webhook-cert" //nolint:gosec // the name of a Secret, not what is in it
 	// WebhookName is the MutatingWebhookConfiguration, and the Service that it calls.
 	WebhookName = "sluice-webhook"
+	// QuotaWebhookName is the ValidatingWebhookConfiguration of quotas, which calls the same Service.
+	QuotaWebhookName = "sluice-quota"
 
 	certFile = "tls.crt"
 	keyFile  = "tls.key"
+	caFile   = "ca.crt"
 )
 
 // Options say where certificates come from and go to.
@@ -67,18 +72,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (<-chan struct{}, e
 		return nil, fmt.Errorf("setting up the webhook's certificate: %w", err)
 	}
 	ready := make(chan struct{})
-	service := WebhookName + "." + o.Namespace + ".svc"
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{
-		SecretKey:            client.ObjectKey{Namespace: o.Namespace, Name: SecretName},
-		CertDir:              o.Dir,
-		CertName:             certFile,
-		KeyName:              keyFile,
-		CAName:               "sluice-webhook-ca",
-		CAOrganization:       "sluice",
-		DNSName:              service,
-		ExtraDNSNames:        o.DNSNames,
-		IsReady:              ready,
-		Webhooks:             []rotator.WebhookInfo{{Name: WebhookName, Type: rotator.Mutating}},
+		SecretKey:      client.ObjectKey{Namespace: o.Namespace, Name: SecretName},
+		CertDir:        o.Dir,
+		CertName:       certFile,
+		KeyName:        keyFile,
+		CAName:         "sluice-webhook-ca",
+		CAOrganization: "sluice",
+		DNSName:        DNSName(o.Namespace),
+		ExtraDNSNames:  o.DNSNames,
+		IsReady:        ready,
+		ExtKeyUsages:   &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // replicas call each other
+		Webhooks: []rotator.WebhookInfo{
+			{Name: WebhookName, Type: rotator.Mutating}, {Name: QuotaWebhookName, Type: rotator.Validating},
+		},
 		FieldOwner:           "sluice-manager",
 		EnableReadinessCheck: true,
 	})
@@ -87,6 +94,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, o Options) (<-chan struct{}, e
 	}
 	return ready, nil
 }
+
+// DNSName is the name by which the API server calls the webhooks.
+func DNSName(namespace string) string { return WebhookName + "." + namespace + ".svc" }
 
 // ensureSecret creates the Secret that cert-controller fills; it only updates one that exists.
 func ensureSecret(ctx context.Context, reader client.Reader, c client.Client, namespace string) error {
@@ -107,7 +117,8 @@ func ensureSecret(ctx context.Context, reader client.Reader, c client.Client, na
 	return nil
 }
 
-// writer copies the certificate from the Secret to the directory. The authority's key stays in the Secret.
+// writer copies the certificate, and its authority's, from the Secret to the directory. The authority's key stays in the
+// Secret.
 type writer struct {
 	client client.Client
 	dir    string
@@ -127,6 +138,7 @@ func (w *writer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	}
 	// The key first: the webhook server waits for a pair that fits, and the certificate's file says that it is there.
 	return ctrl.Result{}, errors.Join(
+		replace(filepath.Join(w.dir, caFile), secret.Data[caFile]),
 		replace(filepath.Join(w.dir, keyFile), secret.Data[keyFile]),
 		replace(filepath.Join(w.dir, certFile), secret.Data[certFile]),
 	)

@@ -28,9 +28,9 @@ func TestTheCertificateIsWrittenWithoutTheAuthoritysKey(t *testing.T) {
 	}{
 		{name: "a Secret that is not filled yet writes nothing", want: map[string]string{}},
 		{
-			name: "a filled Secret writes certificate and key only",
+			name: "a filled Secret writes the certificates and the key, but not the authority's key",
 			data: map[string][]byte{"tls.crt": []byte("cert"), "tls.key": []byte("key"), "ca.crt": []byte("ca"), "ca.key": []byte("secret")},
-			want: map[string]string{"tls.crt": "cert", "tls.key": "key"},
+			want: map[string]string{"tls.crt": "cert", "tls.key": "key", "ca.crt": "ca"},
 		},
 	}
 	for _, tc := range tests {

@@ -19,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/quota/sight"
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/controllers/watch"
 	"github.com/sluice-gpu/sluice/internal/classes"
 	"github.com/sluice-gpu/sluice/internal/poolstatus"
+	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpupools,verbs=get;list;watch;patch
@@ -38,7 +40,14 @@ type Reconciler struct {
 	client            client.Client
 	events            eventRecorder
 	metrics           *metrics
+	quotas            quotaReader
 	extendedResources bool
+}
+
+// quotaReader is what the controller asks about quotas.
+type quotaReader interface {
+	// Domains are all domains, by ledger.
+	Domains(ctx context.Context) (map[string]*quota.Domain, error)
 }
 
 // Options are what the controller needs.
@@ -47,6 +56,8 @@ type Options struct {
 	ExtendedResources bool
 	// Metrics is where the pools' gauges are registered.
 	Metrics prometheus.Registerer
+	// Live asks the API server what the cache does not have yet.
+	Live client.Reader
 }
 
 // New makes a reconciler.
@@ -55,11 +66,15 @@ func New(c client.Client, events eventRecorder, o Options) (*Reconciler, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Reconciler{client: c, events: events, metrics: m, extendedResources: o.ExtendedResources}, nil
+	return &Reconciler{
+		client: c, events: events, metrics: m,
+		quotas: sight.Reader{Cache: c, Live: o.Live}, extendedResources: o.ExtendedResources,
+	}, nil
 }
 
 // Setup registers the controller.
 func Setup(mgr ctrl.Manager, o Options) error {
+	o.Live = mgr.GetAPIReader()
 	r, err := New(mgr.GetClient(), mgr.GetEventRecorder("sluice-manager"), o)
 	if err != nil {
 		return err
@@ -73,6 +88,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		WatchesMetadata(view.NodeMetadata(), around, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&resourceapi.ResourceClaim{}, around, builder.WithPredicates(watch.AllocationChanged())).
 		Watches(&resourceapi.DeviceClass{}, around).
+		Watches(&v1alpha1.GPUQuota{}, around, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(r)
 }
 
@@ -131,6 +147,13 @@ func (r *Reconciler) gather(ctx context.Context, pool *v1alpha1.GPUPool) (poolst
 		return in, err
 	}
 	in.Needs = classes.Needs(in.Pools, nodes, r.extendedResources)
+	if len(pool.Spec.Tenancy.Cohorts) > 0 {
+		domains, err := r.quotas.Domains(ctx)
+		if err != nil {
+			return in, fmt.Errorf("reading what is guaranteed of pool %s: %w", pool.Name, err)
+		}
+		in.OverGuaranteed = quota.OverGuaranteed(pool.Name, domains, quota.Capacities(nodes))
+	}
 	return in, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,7 +73,7 @@ func start(t *testing.T, objects ...client.Object) *world {
 				return c.SubResource(name).Patch(ctx, o, p, opts...)
 			},
 		})
-	w.r, err = pool.New(w.c, w.events, pool.Options{ExtendedResources: true, Metrics: w.metrics})
+	w.r, err = pool.New(w.c, w.events, pool.Options{ExtendedResources: true, Metrics: w.metrics, Live: w.c})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +157,7 @@ func TestAPoolIsSummedUp(t *testing.T) {
 	}
 	want := []string{
 		"Ready True AllPublished", "Contested False NotContested", "ResourceNameConflict False NoConflict", "Draining False NothingToDrain",
+		"OverGuaranteed False GuaranteesCovered",
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
@@ -254,4 +257,29 @@ func TestNothingIsAnnouncedThatWasNotWritten(t *testing.T) {
 	w.failStatus = nil
 	w.reconcile()
 	w.wantEvents("Normal AllPublished")
+}
+
+func TestGuaranteesAreHeldAgainstThePool(t *testing.T) {
+	amount := func(n string) v1alpha1.QuotaAmounts {
+		return v1alpha1.QuotaAmounts{v1alpha1.QuotaCompute: {Quantity: resource.MustParse(n)}}
+	}
+	objects := served()
+	for _, object := range objects {
+		if p, isPool := object.(*v1alpha1.GPUPool); isPool {
+			p.Spec.Tenancy.Cohorts = []v1alpha1.Cohort{{Name: "c"}}
+		}
+	}
+	for _, namespace := range []string{"a", "b"} {
+		objects = append(objects, &v1alpha1.GPUQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "q"},
+			Spec:       v1alpha1.GPUQuotaSpec{Pools: []string{"p"}, Cohort: "c", Hard: amount("300"), Guaranteed: amount("150")},
+		})
+	}
+	w := start(t, objects...)
+	w.reconcile()
+	c := meta.FindStatusCondition(w.pool().Status.Conditions, v1alpha1.PoolOverGuaranteed)
+	if want := "compute: quotas guarantee 300 of p, which has 200"; c.Status != metav1.ConditionTrue || c.Message != want {
+		t.Errorf("want True with %q, got %s with %q", want, c.Status, c.Message)
+	}
+	w.wantEvents("Normal AllPublished", "Warning GuaranteesAboveCapacity")
 }

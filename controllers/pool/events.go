@@ -17,6 +17,8 @@ const (
 	actionContest = "Contest"
 	actionName    = "Name"
 	actionDrain   = "Drain"
+
+	actionGuarantee = "Guarantee"
 )
 
 // eventRecorder is what the controller asks of a recorder of events.
@@ -40,6 +42,8 @@ func (r *Reconciler) announce(pool *v1alpha1.GPUPool, before []metav1.Condition)
 			r.announceTrouble(pool, c, old, actionName)
 		case v1alpha1.PoolDraining:
 			r.announceDraining(pool, c, old)
+		case v1alpha1.PoolOverGuaranteed:
+			r.announceTrouble(pool, c, old, actionGuarantee)
 		}
 	}
 }

@@ -226,6 +226,14 @@ func draining(f facts) metav1.Condition {
 	}
 }
 
+// overGuaranteed is True when the quotas of the pool's cohorts guarantee more than there is.
+func overGuaranteed(in Input) metav1.Condition {
+	if in.OverGuaranteed == "" {
+		return condition(v1alpha1.PoolOverGuaranteed, false, v1alpha1.ReasonGuaranteesCovered, "the pool has all that quotas guarantee of it")
+	}
+	return condition(v1alpha1.PoolOverGuaranteed, true, v1alpha1.ReasonGuaranteesAboveCapacity, in.OverGuaranteed)
+}
+
 // list joins names, up to maxNames.
 func list(names []string) string {
 	if len(names) > maxNames {

@@ -28,6 +28,8 @@ type Input struct {
 	// Needs are the classes that the pools need, Classes those that exist.
 	Needs   []classes.Need
 	Classes []resourceapi.DeviceClass
+	// OverGuaranteed says how far what quotas guarantee is above what the pool has; "" where it is not.
+	OverGuaranteed string
 }
 
 // Result is a pool's status, and whether the pool may go.
@@ -54,7 +56,7 @@ func Compute(in Input) Result {
 		},
 	}
 	for _, c := range []metav1.Condition{
-		ready(in, f), contested(f), resourceNameConflict(in), draining(f),
+		ready(in, f), contested(f), resourceNameConflict(in), draining(f), overGuaranteed(in),
 	} {
 		c.ObservedGeneration, c.Message = in.Pool.Generation, shorten(c.Message)
 		status.Conditions = append(status.Conditions, c)

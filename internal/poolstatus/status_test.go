@@ -434,3 +434,10 @@ func TestReleased(t *testing.T) {
 		})
 	}
 }
+
+func TestOverGuaranteed(t *testing.T) {
+	pool := makePool("p")
+	checkCondition(t, poolstatus.Compute(poolstatus.Input{Pool: &pool}), v1alpha1.PoolOverGuaranteed, "False GuaranteesCovered", "")
+	got := poolstatus.Compute(poolstatus.Input{Pool: &pool, OverGuaranteed: "gpus: quotas guarantee 4 of p, which has 2"})
+	checkCondition(t, got, v1alpha1.PoolOverGuaranteed, "True GuaranteesAboveCapacity", "gpus: quotas guarantee 4 of p, which has 2")
+}

@@ -43,14 +43,23 @@ type boardFile struct {
 // Boards are the GPUs of test/fakegpu/data/mig-profiles.yaml whose geometry is known, by key, as NVML would show them.
 func Boards(tb testing.TB) map[string]gpu.GPU {
 	tb.Helper()
+	boards, err := ReadBoards()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return boards
+}
+
+// ReadBoards is Boards for what runs before any test does.
+func ReadBoards() (map[string]gpu.GPU, error) {
 	_, here, _, _ := runtime.Caller(0)
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(here), "..", "fakegpu", "data", "mig-profiles.yaml"))
 	if err != nil {
-		tb.Fatalf("read the board data: %v", err)
+		return nil, fmt.Errorf("reading the board data: %w", err)
 	}
 	var file boardFile
 	if err := yaml.Unmarshal(data, &file); err != nil {
-		tb.Fatalf("decode the board data: %v", err)
+		return nil, fmt.Errorf("decoding the board data: %w", err)
 	}
 	boards := map[string]gpu.GPU{}
 	for i, b := range file.GPUs {
@@ -76,5 +85,5 @@ func Boards(tb testing.TB) map[string]gpu.GPU {
 		}
 		boards[b.Key] = g
 	}
-	return boards
+	return boards, nil
 }

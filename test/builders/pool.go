@@ -65,6 +65,32 @@ func (p *Pool) Products(patterns ...string) *Pool {
 	return p
 }
 
+// MaxTenants sets how many shares a GPU gives.
+func (p *Pool) MaxTenants(n int32) *Pool {
+	p.pool.Spec.Sharing.MaxTenantsPerDevice = n
+	return p
+}
+
+// RequireQuota closes the pool to namespaces without a quota.
+func (p *Pool) RequireQuota() *Pool {
+	p.pool.Spec.Tenancy.Quota = v1alpha1.QuotaRequired
+	return p
+}
+
+// For opens the pool to namespaces with a label only.
+func (p *Pool) For(key, value string) *Pool {
+	p.pool.Spec.Tenancy.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	return p
+}
+
+// Cohort offers a cohort to the namespaces with a label.
+func (p *Pool) Cohort(name, key, value string) *Pool {
+	p.pool.Spec.Tenancy.Cohorts = append(p.pool.Spec.Tenancy.Cohorts, v1alpha1.Cohort{
+		Name: name, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+	})
+	return p
+}
+
 // Default makes it the pool of pods that name none.
 func (p *Pool) Default() *Pool {
 	p.pool.Spec.Default = ptr.To(true)

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,16 +25,20 @@ import (
 func show(ctx context.Context, s *stack.Stack) error {
 	ctx, cancel := context.WithTimeout(ctx, settle)
 	defer cancel()
-	say("Starting the tenants of config/samples/tenants")
-	refused, err := startTenants(ctx, s)
-	if err != nil {
-		return err
+	var refused []string
+	for _, samples := range []struct{ what, dir string }{{"tenants", "tenants"}, {"teams with quotas", "quotas"}} {
+		say("Starting the %s of config/samples/%s", samples.what, samples.dir)
+		sentences, err := startTenants(ctx, s, samples.dir)
+		if err != nil {
+			return err
+		}
+		refused = append(refused, sentences...)
 	}
 	if err := waitForStatus(ctx, s); err != nil {
 		return err
 	}
-	for _, table := range []struct{ title, kind string }{{"Pools", "gpupools"}, {"Nodes", "gpunodes"}} {
-		out, err := s.Kubectl(ctx, "get", table.kind)
+	for _, table := range []struct{ title, kind string }{{"Pools", "gpupools"}, {"Nodes", "gpunodes"}, {"Quotas", "gpuquotas"}} {
+		out, err := s.Kubectl(ctx, "get", table.kind, "--all-namespaces")
 		if err != nil {
 			return err
 		}
@@ -56,10 +61,10 @@ func show(ctx context.Context, s *stack.Stack) error {
 
 // startTenants applies the tenants file by file, each when those before it have found their place, so that the outcome
 // is the same every time. One that admission refuses is not a failure: it is shown.
-func startTenants(ctx context.Context, s *stack.Stack) (refused []string, err error) {
-	files, err := filepath.Glob(stack.Path("config", "samples", "tenants", "*.yaml"))
+func startTenants(ctx context.Context, s *stack.Stack, dir string) (refused []string, err error) {
+	files, err := filepath.Glob(stack.Path("config", "samples", dir, "*.yaml"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no tenants in config/samples/tenants: %w", err)
+		return nil, fmt.Errorf("no tenants in config/samples/%s: %w", dir, err)
 	}
 	for _, file := range files {
 		_, err := s.Kubectl(ctx, "apply", "-f", file)
@@ -78,30 +83,31 @@ func startTenants(ctx context.Context, s *stack.Stack) (refused []string, err er
 	return refused, nil
 }
 
-// waitForTenants waits until every pod runs or the scheduler has said why it does not.
+// waitForTenants waits until every pod is there and runs, or the scheduler or its quota has said why it does not.
 func waitForTenants(ctx context.Context, s *stack.Stack) error {
 	return stack.Poll(ctx, "every tenant runs or is known to wait", func(ctx context.Context) (bool, error) {
-		var pods corev1.PodList
-		if err := s.Client.List(ctx, &pods); err != nil {
-			return false, err
+		var (
+			pods        corev1.PodList
+			deployments appsv1.DeploymentList
+		)
+		for _, list := range []client.ObjectList{&deployments, &pods} {
+			if err := s.Client.List(ctx, list); err != nil {
+				return false, err
+			}
 		}
-		decided := func(p corev1.Pod) bool {
-			return p.Status.Phase == corev1.PodRunning || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
-					strings.Contains(c.Message, "cannot allocate all claims")
-			})
-		}
-		return len(pods.Items) > 0 && !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return !decided(p) }), nil
+		incomplete := func(d appsv1.Deployment) bool { return d.Status.Replicas != *d.Spec.Replicas }
+		waits := func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning && whyWaiting(&p) == "" }
+		return !slices.ContainsFunc(deployments.Items, incomplete) && !slices.ContainsFunc(pods.Items, waits), nil
 	})
 }
 
-// waitForStatus waits until the pools' status has stood still for two seconds: the manager writes it at most twice a
-// second.
+// waitForStatus waits until the status of pools and quotas has stood still for two seconds: the manager writes it at most
+// twice a second.
 func waitForStatus(ctx context.Context, s *stack.Stack) error {
 	var last string
 	since := time.Now()
-	return stack.Poll(ctx, "the pools' status stands still", func(ctx context.Context) (bool, error) {
-		now, err := s.Kubectl(ctx, "get", "gpupools", "-o", "jsonpath={.items[*].status.summary}")
+	return stack.Poll(ctx, "the status of pools and quotas stands still", func(ctx context.Context) (bool, error) {
+		now, err := s.Kubectl(ctx, "get", "gpupools,gpuquotas", "--all-namespaces", "-o", "jsonpath={.items[*].status.summary}")
 		if now != last {
 			last, since = now, time.Now()
 		}

@@ -104,17 +104,22 @@ func claimNames(pod *corev1.Pod) []string {
 	return names
 }
 
-// whyWaiting is the scheduler's or kubelet's word on a pod that does not run; "" for one that does.
+// whyWaiting is the word of the quota, or of the scheduler, on a pod that does not run; "" where nobody has decided yet.
 func whyWaiting(pod *corev1.Pod) string {
 	if pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodSucceeded {
 		return ""
 	}
+	word := ""
 	for _, c := range pod.Status.Conditions {
-		if c.Status == corev1.ConditionFalse && c.Type == corev1.PodScheduled {
-			return shorten(c.Message)
+		switch {
+		case c.Status != corev1.ConditionFalse:
+		case c.Type == v1alpha1.PodQuotaReserved:
+			return c.Message
+		case c.Type == corev1.PodScheduled && strings.Contains(c.Message, "cannot allocate all claims"):
+			word = shorten(c.Message)
 		}
 	}
-	return "not started"
+	return word
 }
 
 // shorten keeps the part of the scheduler's message that says why, without its word on preemption.

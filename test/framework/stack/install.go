@@ -13,19 +13,22 @@ import (
 	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-gpu/sluice/test/framework/front"
 )
 
 // tokenLifetime is how long the manager's token lasts: longer than any demo stays up unattended.
 const tokenLifetime = "72h"
 
-// install applies what config/ says and starts the manager beside the cluster, as its own service account, so that its
-// rights are the ones it will have in a cluster.
-func (s *Stack) install(ctx context.Context, managerArgs []string) error {
+// install applies what config/ says and starts the managers beside the cluster, as their own service account, so that
+// their rights are the ones they will have in a cluster.
+func (s *Stack) install(ctx context.Context, o Options) error {
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-f", Path("config", "crd")},
 		{"wait", "--for=condition=Established", "--timeout=60s", "-f", Path("config", "crd")},
@@ -35,75 +38,148 @@ func (s *Stack) install(ctx context.Context, managerArgs []string) error {
 			return err
 		}
 	}
-	ports, err := freePorts(3)
+	replicas := max(1, o.Managers)
+	ports, err := freePorts(portsEach*replicas + 1)
 	if err != nil {
 		return err
 	}
-	if err := s.applyWebhook(ctx, ports[0]); err != nil {
+	address := ports[0]
+	if replicas > 1 {
+		address = ports[portsEach*replicas]
+		if err := s.standBefore(ctx, address, ports, replicas); err != nil {
+			return err
+		}
+	}
+	if err := s.applyWebhooks(ctx, address); err != nil {
 		return err
 	}
 	kubeconfig, err := s.serviceAccountKubeconfig(ctx, "sluice-manager")
 	if err != nil {
 		return err
 	}
-	args := append([]string{"run", "manager", "--env", "POD_NAMESPACE=" + Namespace, "--", Path("bin", "manager"),
-		"--kubeconfig=" + kubeconfig, "--webhook-port=" + strconv.Itoa(ports[0]),
-		"--webhook-dns-names=localhost", "--webhook-cert-dir=" + filepath.Join(s.Dir, "webhook-certs"),
-		"--health-probe-bind-address=127.0.0.1:" + strconv.Itoa(ports[1]),
-		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(ports[2])}, managerArgs...)
-	if err := s.lab(ctx, args...); err != nil {
-		return err
+	for i := range replicas {
+		if err := s.startManager(ctx, i, kubeconfig, ports[portsEach*i:], o.ManagerArgs); err != nil {
+			return err
+		}
 	}
-	return s.waitForWebhook(ctx)
+	return s.waitForWebhooks(ctx)
 }
 
-// applyWebhook points the webhook at the manager on loopback; certificates come from the manager itself.
-func (s *Stack) applyWebhook(ctx context.Context, port int) error {
-	config, err := s.webhookConfiguration()
+// portsEach is how many ports a manager listens on: webhook, health and metrics.
+const portsEach = 3
+
+// ManagerName is the component's name of a replica of the manager, from 0.
+func ManagerName(replica int) string {
+	if replica == 0 {
+		return "manager"
+	}
+	return "manager-" + strconv.Itoa(replica+1)
+}
+
+func (s *Stack) certDir(replica int) string {
+	return filepath.Join(s.Dir, "webhook-certs", strconv.Itoa(replica))
+}
+
+func (s *Stack) startManager(ctx context.Context, replica int, kubeconfig string, ports []int, more []string) error {
+	s.metrics = append(s.metrics, loopback(ports[2]))
+	args := append([]string{"run", ManagerName(replica), "--env", "POD_NAMESPACE=" + Namespace, "--", Path("bin", "manager"),
+		"--kubeconfig=" + kubeconfig, "--webhook-port=" + strconv.Itoa(ports[0]),
+		"--webhook-dns-names=localhost", "--webhook-cert-dir=" + s.certDir(replica), "--advertise-address=" + loopback(ports[0]),
+		"--health-probe-bind-address=" + loopback(ports[1]),
+		"--metrics-bind-address=" + loopback(ports[2])}, more...)
+	return s.lab(ctx, args...)
+}
+
+// standBefore gives several managers one address.
+func (s *Stack) standBefore(ctx context.Context, address int, ports []int, replicas int) error {
+	var behind []string
+	for i := range replicas {
+		behind = append(behind, loopback(ports[portsEach*i]))
+	}
+	var err error
+	s.front, err = front.Listen(ctx, loopback(address), s.certDir(0), behind)
+	return err
+}
+
+func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
+
+// applyWebhooks points the webhooks at the managers on loopback; certificates come from the managers themselves.
+func (s *Stack) applyWebhooks(ctx context.Context, port int) error {
+	configs, err := s.webhookConfigurations()
 	if err != nil {
 		return err
 	}
-	for i := range config.Webhooks {
-		w := &config.Webhooks[i]
-		url := "https://localhost:" + strconv.Itoa(port) + ptr.Deref(w.ClientConfig.Service.Path, "/")
-		w.ClientConfig = admission.WebhookClientConfig{URL: &url}
-	}
-	if err := s.Client.Create(ctx, config); err != nil {
-		return fmt.Errorf("creating the webhook configuration: %w", err)
+	for _, config := range configs {
+		for _, c := range clientConfigs(config) {
+			url := "https://localhost:" + strconv.Itoa(port) + ptr.Deref(c.Service.Path, "/")
+			*c = admission.WebhookClientConfig{URL: &url}
+		}
+		if err := s.Client.Create(ctx, config); err != nil {
+			return fmt.Errorf("creating the webhook configuration %s: %w", config.GetName(), err)
+		}
 	}
 	return nil
 }
 
-func (s *Stack) webhookConfiguration() (*admission.MutatingWebhookConfiguration, error) {
+// webhookConfigurations are those of config/webhook.
+func (s *Stack) webhookConfigurations() ([]client.Object, error) {
 	rendered, err := s.Kubectl(context.Background(), "kustomize", Path("config", "webhook"))
 	if err != nil {
 		return nil, err
 	}
+	var configs []client.Object
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
-		var config admission.MutatingWebhookConfiguration
-		if err := yaml.Unmarshal([]byte(document), &config); err != nil {
+		var meta metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
 			return nil, fmt.Errorf("decoding config/webhook: %w", err)
 		}
-		if config.Kind == "MutatingWebhookConfiguration" {
-			return &config, nil
+		var config client.Object
+		switch meta.Kind {
+		case "MutatingWebhookConfiguration":
+			config = &admission.MutatingWebhookConfiguration{}
+		case "ValidatingWebhookConfiguration":
+			config = &admission.ValidatingWebhookConfiguration{}
+		default:
+			continue
 		}
+		if err := yaml.Unmarshal([]byte(document), config); err != nil {
+			return nil, fmt.Errorf("decoding config/webhook: %w", err)
+		}
+		configs = append(configs, config)
 	}
-	return nil, fmt.Errorf("config/webhook has no MutatingWebhookConfiguration")
+	return configs, nil
 }
 
-// waitForWebhook waits until the manager has made certificates and the API server trusts them.
-func (s *Stack) waitForWebhook(ctx context.Context) error {
-	config, err := s.webhookConfiguration()
+func clientConfigs(config client.Object) []*admission.WebhookClientConfig {
+	var found []*admission.WebhookClientConfig
+	switch c := config.(type) {
+	case *admission.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			found = append(found, &c.Webhooks[i].ClientConfig)
+		}
+	case *admission.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			found = append(found, &c.Webhooks[i].ClientConfig)
+		}
+	}
+	return found
+}
+
+// waitForWebhooks waits until the managers have made certificates and the API server trusts them.
+func (s *Stack) waitForWebhooks(ctx context.Context) error {
+	configs, err := s.webhookConfigurations()
 	if err != nil {
 		return err
 	}
-	return Poll(ctx, "the webhook answers", func(ctx context.Context) (bool, error) {
-		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
-			return false, err
-		}
-		for _, w := range config.Webhooks {
-			if len(w.ClientConfig.CABundle) == 0 {
-				return false, nil
+	return Poll(ctx, "the webhooks answer", func(ctx context.Context) (bool, error) {
+		for _, config := range configs {
+			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+				return false, fmt.Errorf("reading webhook configuration %s: %w", config.GetName(), err)
+			}
+			for _, c := range clientConfigs(config) {
+				if len(c.CABundle) == 0 {
+					return false, nil
+				}
 			}
 		}
 		return s.webhookAnswers(ctx), nil

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-gpu/sluice/test/framework/front"
 )
 
 // Namespace is where Sluice's own objects are.
@@ -37,7 +39,9 @@ type Stack struct {
 	// Client is the administrator's client; it reads from the API server.
 	Client client.Client
 
-	log io.Writer
+	log     io.Writer
+	front   *front.Front
+	metrics []string
 }
 
 // Options say how a stack comes up.
@@ -48,6 +52,8 @@ type Options struct {
 	Log io.Writer
 	// ManagerArgs are further flags of the manager.
 	ManagerArgs []string
+	// Managers is how many replicas of the manager run. Several are behind one address, which this process serves. 0 is 1.
+	Managers int
 }
 
 // Up brings up the control plane and the manager. What `make build fakegpu lab` makes must be there.
@@ -61,7 +67,7 @@ func Up(ctx context.Context, o Options) (*Stack, error) {
 	if err := s.connect(); err != nil {
 		return nil, errors.Join(err, s.Down(ctx))
 	}
-	if err := s.install(ctx, o.ManagerArgs); err != nil {
+	if err := s.install(ctx, o); err != nil {
 		return nil, errors.Join(err, s.Down(context.WithoutCancel(ctx)))
 	}
 	return s, nil
@@ -86,11 +92,22 @@ func (s *Stack) connect() error {
 }
 
 // Down stops and removes everything.
-func (s *Stack) Down(ctx context.Context) error { return s.lab(ctx, "down") }
+func (s *Stack) Down(ctx context.Context) error {
+	down := s.lab(ctx, "down")
+	if s.front == nil {
+		return down
+	}
+	return errors.Join(down, s.front.Close())
+}
 
 // Stop takes a component away: kube-apiserver, manager, ...
 func (s *Stack) Stop(ctx context.Context, component string) error {
 	return s.lab(ctx, "stop", component)
+}
+
+// Kill ends a component as a crash would.
+func (s *Stack) Kill(ctx context.Context, component string) error {
+	return s.lab(ctx, "stop", component, "--grace=0s")
 }
 
 // Start brings a stopped component back, as it was.

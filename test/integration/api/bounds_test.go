@@ -25,7 +25,12 @@ spec:
     minors: [0]
   default: true
   sharing: {mode: Software, maxTenantsPerDevice: 8, defaultMemory: 8Gi, defaultCompute: 10, compute: Cap}
-  overcommit: {memoryPercent: 150, computePercent: 200}`},
+  overcommit: {memoryPercent: 150, computePercent: 200}
+  tenancy:
+    namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}
+    quota: Required
+    cohorts: [{name: c, namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}]
+    reclaimGracePeriodSeconds: 30`},
 	{"GPUPool", "spec", `
 spec:
   partitioning: {type: MIG, mig: {strategy: Dynamic}}`},
@@ -65,10 +70,36 @@ status:
 	{"GPUQuota", "spec", `
 spec:
   pools: [a]
+  cohort: c
   hard: {gpus: 8}
   guaranteed: {gpus: 4}
-  perClaim: {default: {gpus: 1}, max: {gpus: 2}}
+  perClaim: {default: {memory: 2Gi}, min: {memory: 1Gi}, max: {memory: 3Gi}}
   enforcement: Queue`},
+	{"GPUQuota", "status", `
+spec: {hard: {gpus: 8}}
+status:
+  observedGeneration: 1
+  summary: gpus 1/8
+  used: {gpus: 1}
+  borrowed: {gpus: 1}
+  lent: {gpus: 1}
+  waiting: 1`},
+	{"GPULedger", "spec", `
+spec:
+  namespaces:
+  - name: a
+    countedVersion: "7"
+    counted: [{pool: p, amounts: {gpus: 1}}]
+    unknown: 1
+    wanted: {since: "2026-01-01T00:00:00.000000Z", until: "2026-01-01T00:01:00.000000Z", charges: [{pool: p, amounts: {gpus: 1}}]}
+    movedTo: cohort-c
+  reservations:
+  - uid: u
+    namespace: a
+    name: claim
+    version: "6"
+    expiry: "2026-01-01T00:00:35.000000Z"
+    charges: [{pool: p, amounts: {gpus: 1}}]`},
 }
 
 // breach is one way to break one bound of the schema.
@@ -87,7 +118,7 @@ var remove = removed{}
 // bound is a number, expects the last value within to be accepted.
 func TestBounds(t *testing.T) {
 	for i, example := range examples {
-		whole := object(t, example.kind, fmt.Sprintf("example-%d", i), example.body)
+		whole := object(t, example.kind, fmt.Sprintf("cohort-example-%d", i), example.body)
 		if example.part == "status" {
 			create(t, whole)
 		}
@@ -125,7 +156,7 @@ func TestExamplesHoldEveryBoundedField(t *testing.T) {
 			var held []string
 			for _, example := range examples {
 				if example.kind == kind && example.part == part {
-					whole := object(t, kind, "example", example.body)
+					whole := object(t, kind, "cohort-example", example.body)
 					for _, b := range breaches(&root, whole.Object[part], []any{part}) {
 						held = append(held, fieldText(b.path)+": "+b.bound)
 					}

@@ -21,6 +21,10 @@ func TestExplain(t *testing.T) {
 		{name: "overcommit is in percent with bounds and default", field: "gpupool.spec.overcommit", want: []string{"100 to 1000", "Default: 100"}},
 		{name: "a selector says how its lists are joined", field: "gpupool.spec.gpuSelector", want: []string{"AND", "0 to 255", "*"}},
 		{name: "a GPUNode says who writes it", field: "gpunode", want: []string{"written only by the manager", "written only by the node's agent"}},
+		{name: "a quota says what costs what", field: "gpuquota", want: []string{"A share of a GPU costs gpus 1", "mig/<profile> 1", "Several quotas in one namespace all hold"}},
+		{name: "a cohort says what is lent", field: "gpuquota.spec.cohort", want: []string{"tenancy.cohorts", "lend", "each at most its hard", "Unset:"}},
+		{name: "tenancy has defaults and units", field: "gpupool.spec.tenancy", want: []string{"Default: Optional", "0 to 3600. Default: 60", "Unset:"}},
+		{name: "a ledger says who writes it and how", field: "gpuledger", want: []string{"nothing but the manager writes", "compare and swap", "resourceVersion"}},
 		{name: "a quota says what can be counted", field: "gpuquota.spec.hard", want: []string{"gpus", "memory", "compute", "mig/<profile>"}},
 	}
 	for _, tc := range tests {
@@ -41,7 +45,7 @@ func TestExplain(t *testing.T) {
 
 // TestShortNames lists the kinds as a user would.
 func TestShortNames(t *testing.T) {
-	for _, name := range []string{"gpool", "gnode", "gquota", "sluice"} {
+	for _, name := range []string{"gpool", "gnode", "gquota", "gledger", "sluice"} {
 		if _, err := shared.Kubectl(t.Context(), "get", name); err != nil {
 			t.Errorf("get %s: %v", name, err)
 		}

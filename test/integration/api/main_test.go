@@ -24,9 +24,10 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m, &shared)) }
 
 // kinds are the CRDs by kind.
 var kinds = map[string]string{
-	"GPUPool":  "sluice.dev_gpupools.yaml",
-	"GPUNode":  "sluice.dev_gpunodes.yaml",
-	"GPUQuota": "sluice.dev_gpuquotas.yaml",
+	"GPUPool":   "sluice.dev_gpupools.yaml",
+	"GPUNode":   "sluice.dev_gpunodes.yaml",
+	"GPUQuota":  "sluice.dev_gpuquotas.yaml",
+	"GPULedger": "sluice.dev_gpuledgers.yaml",
 }
 
 // schemaOf is a kind's schema as config/crd says it.

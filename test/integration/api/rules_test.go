@@ -25,6 +25,13 @@ const (
 	ruleQuotaNames    = "the names are gpus, memory, compute and mig/<profile>"
 	ruleQuotaSign     = "amounts are not negative"
 	ruleGuaranteed    = "each guaranteed amount is named in hard too"
+	ruleCohort        = "guaranteed is what others of a cohort may not keep: name the cohort too"
+	ruleCohortPools   = "a quota of a cohort names its pools"
+	ruleShareNames    = "the amounts of one claim are memory and compute"
+	ruleMinMax        = "perClaim.min is not above perClaim.max"
+	ruleDefault       = "perClaim.default is not above perClaim.max and not below perClaim.min"
+	ruleTenants       = "each of namespaceSelector.matchExpressions has operator In or NotIn with values"
+	ruleLedgerName    = "a ledger is named namespace-<namespace> or cohort-<cohort>"
 )
 
 // ruleCases try each rule of the CRDs that is written in CEL. A case that is refused must be refused by its rule.
@@ -88,9 +95,29 @@ var ruleCases = []struct {
 	{name: "a guaranteed amount of an unknown name is refused", rule: ruleQuotaNames, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, guaranteed: {gpu: 8}}"},
 	{name: "an amount of nothing is accepted", rule: ruleQuotaSign, kind: "GPUQuota", body: "spec: {hard: {gpus: 0}}"},
 	{name: "a negative amount is refused", rule: ruleQuotaSign, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: -1}}"},
-	{name: "a guarantee within the quota is accepted", rule: ruleGuaranteed, kind: "GPUQuota", body: "spec: {hard: {memory: 160Gi}, guaranteed: {memory: 163840Mi}}"},
+	{name: "a guarantee within the quota is accepted", rule: ruleGuaranteed, kind: "GPUQuota", body: "spec: {pools: [p], cohort: c, hard: {memory: 160Gi}, guaranteed: {memory: 163840Mi}}"},
 	{name: "a guarantee above the quota is refused", rule: ruleGuaranteed, refuse: true, kind: "GPUQuota", body: "spec: {hard: {memory: 160Gi}, guaranteed: {memory: 161Gi}}"},
 	{name: "a guarantee without a quota is refused", rule: ruleGuaranteed, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, guaranteed: {memory: 1Gi}}"},
+
+	{name: "a guarantee in a cohort is accepted", rule: ruleCohort, kind: "GPUQuota", body: "spec: {pools: [p], cohort: c, hard: {gpus: 8}, guaranteed: {gpus: 8}}"},
+	{name: "a guarantee without a cohort is refused", rule: ruleCohort, refuse: true, kind: "GPUQuota", body: "spec: {pools: [p], hard: {gpus: 8}, guaranteed: {gpus: 8}}"},
+	{name: "a cohort without a guarantee is accepted", rule: ruleCohortPools, kind: "GPUQuota", body: "spec: {pools: [p], cohort: c, hard: {gpus: 8}}"},
+	{name: "a cohort in all pools is refused", rule: ruleCohortPools, refuse: true, kind: "GPUQuota", body: "spec: {cohort: c, hard: {gpus: 8}}"},
+
+	{name: "memory and compute of a claim may be bounded", rule: ruleShareNames, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {min: {memory: 1Gi, compute: 1}}}"},
+	{name: "a number of GPUs of a claim may not be bounded", rule: ruleShareNames, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {max: {gpus: 1}}}"},
+	{name: "the least of a claim may be the most", rule: ruleMinMax, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {min: {memory: 1Gi}, max: {memory: 1024Mi, compute: 1}}}"},
+	{name: "the least of a claim is not above the most", rule: ruleMinMax, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {min: {memory: 1025Mi}, max: {memory: 1Gi}}}"},
+	{name: "a default between the bounds is accepted", rule: ruleDefault, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {default: {memory: 2Gi, compute: 9}, min: {memory: 1Gi}, max: {memory: 2Gi}}}"},
+	{name: "a default above the most is refused", rule: ruleDefault, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {default: {memory: 3Gi}, max: {memory: 2Gi}}}"},
+	{name: "a default below the least is refused", rule: ruleDefault, refuse: true, kind: "GPUQuota", body: "spec: {hard: {gpus: 8}, perClaim: {default: {compute: 1}, min: {compute: 2}}}"},
+
+	{name: "a pool chooses namespaces by labels", rule: ruleTenants, kind: "GPUPool", body: "spec: {tenancy: {namespaceSelector: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}}}"},
+	{name: "a choice of namespaces that cannot be read is refused", rule: ruleTenants, refuse: true, kind: "GPUPool", body: "spec: {tenancy: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}}"},
+
+	{name: "the ledger of a cohort is accepted", rule: ruleLedgerName, kind: "GPULedger", object: "cohort-c", body: "spec: {}"},
+	{name: "the ledger of a namespace is accepted", rule: ruleLedgerName, kind: "GPULedger", object: "namespace-" + strings.Repeat("a", 63), body: "spec: {}"},
+	{name: "a ledger of another name is refused", rule: ruleLedgerName, refuse: true, kind: "GPULedger", object: "c", body: "spec: {}"},
 }
 
 func TestRules(t *testing.T) {
