@@ -82,7 +82,7 @@ struct sluice_gate {
   // CLOCK_MONOTONIC in ns at which an open gate shuts by itself, so that a late arbiter cannot stretch a slice; UINT64_MAX where
   // nobody else wants the GPU. May be moved later while the gate is open.
   uint64_t open_until;
-  // Of a tenant on several GPUs: how many launches since it was last drained each process may still complete in a slice that
+  // Of a tenant on several GPUs: how many launches of the slice each process may complete, also after its end, in a slice that
   // is over, so that a kernel that waits for its peer on another GPU gets it. {sequence, launches}, 32 bits each from above; holds
   // for that sequence only, also after DRAINED. Zero for a tenant on one GPU.
   uint64_t finish;
@@ -192,7 +192,7 @@ struct sluice_usage_slot {
   // What the library cost the process so far: thread CPU time of its start, and time waited for the growth byte, in ns.
   uint64_t start_cpu;
   uint64_t lock_wait;
-  // {launches since it was last drained, sequence of the gate that it speaks of, bits of enum sluice_pace}: 32, 29 and 3 bits
+  // {launches in the slice of that sequence, sequence of the gate that it speaks of, bits of enum sluice_pace}: 32, 29 and 3 bits
   // from above. 0 until it launched something on a paced device.
   uint64_t pace;
 };

@@ -121,7 +121,7 @@ void pacer_drained(struct pacer *pacer, uint64_t now) {
     if (pacer->by == NULL) pace_self_charge(&pacer->self, used < passed ? used : passed);
     else pacer->by->drained = true;
     pacer->state = PACER_IDLE;
-    say(pacer, 0, SLUICE_PACE_DRAINED | wants(pacer));
+    say(pacer, pace_launches(&pacer->pace) - pacer->base, SLUICE_PACE_DRAINED | wants(pacer));
     // Who waits for the end of the process's own work waits at this word.
     __atomic_store_n(&pacer->self_word, pacer->self_word + 8, __ATOMIC_RELEASE);
     if (pacer->waiters > 0) syscall(SYS_futex, &pacer->self_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);

@@ -132,7 +132,7 @@ static void an_open_gate_admits(void) {
     done(s);
     s->pacer.waiters = 1;
     pacer_drained(&s->pacer, s->now);
-    check_said(s, "drained", 0, 5, SLUICE_PACE_DRAINED | SLUICE_PACE_WANTS);
+    check_said(s, "drained", 2, 5, SLUICE_PACE_DRAINED | SLUICE_PACE_WANTS);
     CHECK(rung(s) == 1, "DRAINED did not ring");
     end(s);
 }
@@ -223,7 +223,7 @@ static void a_gang_may_finish_what_another_has_launched(void) {
     CHECK(!admit(s), "a fifth was let pass");
     done(s);
     pacer_drained(&s->pacer, s->now);
-    check_said(s, "finished", 0, 7, SLUICE_PACE_DRAINED);
+    check_said(s, "finished", 4, 7, SLUICE_PACE_DRAINED);
     end(s);
 }
 
@@ -246,7 +246,7 @@ static void a_gang_may_finish_a_slice_that_it_slept_through(void) {
     CHECK(!admit(s), "a third was let pass");
     done(s);
     pacer_drained(&s->pacer, s->now);
-    check_said(s, "finished", 0, 8, SLUICE_PACE_DRAINED);
+    check_said(s, "finished", 2, 8, SLUICE_PACE_DRAINED);
     gate(s, 9, SLUICE_GATE_OPEN, FOREVER);
     CHECK(admit(s), "the next slice does not admit");
     end(s);

@@ -19,6 +19,8 @@ type gate struct {
 	base   uint64
 	// shut says that nothing more need be said of a slice that is over.
 	shut bool
+	// finish is how many launches of the slice its processes may complete after it is over.
+	finish uint32
 }
 
 // gpu is a device, whole or an instance.

@@ -4,6 +4,8 @@ package arbiter_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-gpu/sluice/internal/arbiter"
@@ -127,4 +129,47 @@ func TestAProcessOfAGangThatTellsLateHowFarItIsIsFollowed(t *testing.T) {
 	s.say(ahead, arbiter.Report{Running: true, Ran: true, Launches: 6})
 	s.step()
 	s.want("when one tells", fmt.Sprintf("finish %d", behind), fmt.Sprintf("finish %d", ahead))
+}
+
+func TestProcessesOfAGangThatCountFromDifferentPlacesDoNotWaitForEver(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		behind arbiter.Report
+		want   []string
+	}{
+		{
+			name:   "one that is drained goes on by one launch where the other runs",
+			behind: arbiter.Report{Wants: true, Ran: true, Waiting: 17},
+			want:   []string{"finish 0"},
+		},
+		{
+			name:   "where all run and all wait, all do",
+			behind: arbiter.Report{Wants: true, Running: true, Ran: true, Launches: 17},
+			want:   []string{"finish 0", "finish 1"},
+		},
+		{
+			name:   "one that does not wait is left alone",
+			behind: arbiter.Report{Ran: true, Running: true, Launches: 17},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScript(t)
+			for device := range byte(2) {
+				g := s.a.Add(s.now, arbiter.Share{Tenant: "gang", Device: [16]byte{device}, Compute: 5000}, arbiter.Report{Wants: true})
+				s.says[g] = arbiter.Report{Wants: true}
+			}
+			other := s.a.Add(s.now, arbiter.Share{Tenant: "other", Device: [16]byte{0}, Compute: 5000}, arbiter.Report{Wants: true})
+			s.says[other] = arbiter.Report{Wants: true}
+			s.step()
+			s.say(1, arbiter.Report{Wants: true, Running: true, Ran: true, Launches: 17})
+			s.say(0, arbiter.Report{Running: true, Ran: true, Launches: 17})
+			s.wait(50 * ms) // overrun
+			s.says[0] = tc.behind
+			s.wait(11 * ms)
+			s.did = nil
+			s.wait(11 * ms)
+			s.did = slices.DeleteFunc(s.did, func(did string) bool { return !strings.HasPrefix(did, "finish") })
+			s.want("while it overruns", append([]string{}, tc.want...)...)
+		})
+	}
 }

@@ -32,6 +32,7 @@ func (a *Arbiter) open(t *tenant, now, limit Time) {
 	t.hadWaited += now - t.since
 	for _, g := range t.gates {
 		g.seen.Ran, g.seen.Running, g.seen.Again, g.shut = false, false, false, false
+		g.finish = 0
 	}
 	for _, g := range t.gpus {
 		g.busy, g.virtual, g.at = t, t.virtual, now
@@ -194,7 +195,35 @@ func (a *Arbiter) finishing(t *tenant) {
 	}
 	if furthest > t.finish {
 		t.finish = furthest
+		for _, g := range t.gates {
+			g.finish = max(g.finish, furthest)
+		}
 		a.act(t, Action{Verb: Finish, Launches: furthest})
+	}
+}
+
+// coax lets processes of a gang that wait at their gates go on by one launch, while another runs what may wait for it. How far
+// each is they count from where they came into the slice, which need not be the same place for all: the furthest alone does
+// not tell. Where all run and all wait, they may wait for each other.
+func (a *Arbiter) coax(t *tenant) {
+	if len(t.gpus) < 2 {
+		return
+	}
+	running, idle, all := false, false, true
+	for _, g := range t.gates {
+		wants := t.fresh(g) && g.seen.Wants
+		running = running || g.seen.Running
+		idle = idle || (wants && !g.seen.Running)
+		all = all && wants
+	}
+	for _, g := range t.gates {
+		if !running || !t.fresh(g) || !g.seen.Wants || (g.seen.Running && (idle || !all)) {
+			continue
+		}
+		if next := max(g.seen.Launches, g.seen.Waiting) + 1; next > g.finish {
+			g.finish = next
+			a.actions = append(a.actions, Action{Verb: Finish, Gate: g.id, Launches: next})
+		}
 	}
 }
 
@@ -204,6 +233,9 @@ func (a *Arbiter) overrun(t *tenant, now Time) {
 	t.overruns++
 	t.lookAt = now + lifeCheck
 	t.leave()
+	if len(t.gpus) > 1 {
+		t.lookAt = now + coaxEvery
+	}
 	a.act(t, Action{Verb: Overrun})
 }
 
@@ -215,7 +247,12 @@ func (a *Arbiter) overrunning(t *tenant, now Time) {
 	case a.drained(t):
 		a.done(t, now)
 	case now >= t.lookAt:
+		// What was seen last time is by now what did not go on by itself.
+		a.coax(t)
 		t.lookAt = now + lifeCheck
+		if len(t.gpus) > 1 {
+			t.lookAt = now + coaxEvery
+		}
 		a.act(t, Action{Verb: Look, Live: true})
 	}
 }

@@ -35,6 +35,8 @@ const (
 	closingTime = 300 * microsecond
 	// lifeCheck is the time between two questions whether the processes of a share live.
 	lifeCheck = 250 * millisecond
+	// coaxEvery is the time between two looks whether the processes of a gang that overruns wait for each other.
+	coaxEvery = 10 * millisecond
 	// absenceMin and absenceMax bound how long a tenant of which nobody comes is given no slice.
 	absenceMin = 50 * millisecond
 	absenceMax = 1000 * millisecond
@@ -72,8 +74,9 @@ type Report struct {
 	Wants, Again bool
 	// Ran says that a process launched something in the present or last slice; Running that one has not drained.
 	Ran, Running bool
-	// Launches is the most that one running process has launched since it was last drained.
-	Launches uint32
+	// Launches is the most that one running process has launched in the slice, Waiting that one which is drained and waits at the
+	// gate has.
+	Launches, Waiting uint32
 	// GPUTime is the sum of the GPU time that was measured.
 	GPUTime uint64
 	// Live says that only living processes count in this report.

@@ -87,9 +87,12 @@ func digest(paces limits.Paces, sequence uint32, live bool) decide.Report {
 		r.Wants = r.Wants || wants
 		r.Again = r.Again || (wants && drained && own)
 		r.Ran = r.Ran || (own && (running || drained))
-		if running {
+		switch {
+		case running:
 			r.Running = true
 			r.Launches = max(r.Launches, p.Launches)
+		case wants && own:
+			r.Waiting = max(r.Waiting, p.Launches)
 		}
 	}
 	return r

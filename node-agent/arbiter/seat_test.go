@@ -68,6 +68,10 @@ func TestDigest(t *testing.T) {
 		{name: "who was done before", list: []limits.Pace{{Sequence: 4, Bits: drained}}},
 		{name: "who waits", list: []limits.Pace{{Sequence: 4, Bits: drained | wants}}, want: decide.Report{Wants: true}},
 		{name: "who is done and wants again", list: []limits.Pace{{Sequence: 5, Bits: drained | wants}}, want: decide.Report{Wants: true, Again: true, Ran: true}},
+		{
+			name: "how far is who is done and wants again", list: []limits.Pace{{Sequence: 5, Bits: drained | wants, Launches: 17}},
+			want: decide.Report{Wants: true, Again: true, Ran: true, Waiting: 17},
+		},
 		{name: "who says that it runs and is done is done", list: []limits.Pace{{Sequence: 5, Bits: drained | runs, Launches: 9}}, want: decide.Report{Ran: true}},
 		{
 			name: "the furthest of several", list: []limits.Pace{{Sequence: 5, Bits: runs, Launches: 3}, {Sequence: 5, Bits: runs | wants, Launches: 7}},
