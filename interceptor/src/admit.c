@@ -11,6 +11,10 @@
 #include "helper.h"
 #include "pacer.h"
 
+// What runs may wait for a launch that waits at the gate. After that long beyond what is ahead of the GPU one is let pass, and
+// others after ever longer times.
+#define LENIENT_AFTER 200000000ull
+#define LENIENT_MOST 5000000000ull
 // How long a launch waits before it looks again whatever happens.
 #define LONGEST_WAIT 50000000ull
 // A process that is waiting elsewhere for its own drain looks more often.
@@ -96,13 +100,20 @@ bool pacer_still_open(struct pacer *pacer, uint64_t now) {
     return true;
 }
 
+static void begin_ending(struct pacer *pacer, uint64_t now) {
+    int64_t ahead = pace_ahead(&pacer->pace, now);
+    pacer->state = PACER_ENDING;
+    pacer->ended_at = now;
+    pacer->quiet = false;
+    pacer->lenience = LENIENT_AFTER;
+    pacer->lenient_at = now + LENIENT_AFTER + (ahead > 0 ? 2 * (uint64_t)ahead : 0);
+}
+
 void pacer_end_slice(struct pacer *pacer, uint64_t now) {
     __atomic_store_n(&pacer->admitted, PACER_NOT_ADMITTED, __ATOMIC_SEQ_CST);
     uint32_t closed = (pacer->self_word & ~7u) + SLUICE_GATE_CLOSED;
     if (pacer->by == NULL) __atomic_store_n(&pacer->self_word, closed, __ATOMIC_RELEASE);
-    pacer->state = PACER_ENDING;
-    pacer->ended_at = now;
-    pacer->quiet = false;
+    begin_ending(pacer, now);
     say(pacer, pace_launches(&pacer->pace) - pacer->base, SLUICE_PACE_RUNS | wants(pacer));
 }
 
@@ -156,9 +167,18 @@ static bool may_finish(struct pacer *pacer, uint64_t now) {
     say(pacer, launches + 1, SLUICE_PACE_RUNS | wants(pacer));
     pacer->quiet = false;
     if (pacer->state == PACER_ENDING) return true;
-    pacer->state = PACER_ENDING;
-    pacer->ended_at = now;
+    begin_ending(pacer, now);
     helper_call(pacer->process);
+    return true;
+}
+
+// Whether a launch is let pass because what runs does not end without it, as it seems.
+static bool is_lenient(struct pacer *pacer, uint64_t now) {
+    if (pacer->state != PACER_ENDING || now < pacer->lenient_at) return false;
+    if (2 * pacer->lenience < LENIENT_MOST) pacer->lenience *= 2;
+    pacer->lenient_at = now + pacer->lenience;
+    say(pacer, pace_launches(&pacer->pace) - pacer->base + 1, SLUICE_PACE_RUNS | wants(pacer));
+    pacer->quiet = false;
     return true;
 }
 
@@ -185,7 +205,7 @@ bool pacer_admit(struct pacer *pacer, uint64_t now, struct pacer_place *place) {
         pacer_end_slice(pacer, now);
         helper_call(pacer->process);
     }
-    if (may_finish(pacer, now)) return true;
+    if (may_finish(pacer, now) || is_lenient(pacer, now)) return true;
     if (pacer->state == PACER_ENDING) {
         place->until = now + DRAIN_WAIT;
         return false;

@@ -39,6 +39,7 @@ struct pacer {
     struct pace_self self;
     uint32_t rate;       // of a process that paces itself
     uint64_t open_until, opened_at, ended_at;
+    uint64_t lenient_at, lenience; // when a launch is let pass in a slice that does not drain, and how long after that the next
     uint64_t flushed, opened_gpu; // GPU time: told to the ledger, and at the opening
     uint32_t base, seen; // launches: at the opening, and at the helper's last look
     uint64_t seen_at;

@@ -252,6 +252,28 @@ static void a_gang_may_finish_a_slice_that_it_slept_through(void) {
     end(s);
 }
 
+static void what_waits_for_a_launch_gets_it_in_the_end(void) {
+    struct scene *s = begin(3000);
+    gate(s, 5, SLUICE_GATE_OPEN, s->now + 20 * MS);
+    CHECK(admit(s), "an open gate does not admit");
+    launch(s);
+    s->now += 20 * MS;
+    gate(s, 5, SLUICE_GATE_OVERRUN, 0);
+    CHECK(!admit(s), "it is admitted past the end");
+    s->now += 150 * MS;
+    CHECK(!admit(s), "it is let pass at once");
+    s->now += 100 * MS;
+    CHECK(admit(s), "it is never let pass");
+    check_said(s, "let pass", 2, 5, SLUICE_PACE_RUNS);
+    launch(s);
+    CHECK(!admit(s), "another is let pass at once");
+    s->now += 300 * MS;
+    CHECK(!admit(s), "the times between do not grow");
+    s->now += 200 * MS;
+    CHECK(admit(s), "a second one is never let pass");
+    end(s);
+}
+
 static void a_gang_may_finish_the_first_slice_of_all(void) {
     struct scene *s = begin(3000);
     gate(s, 0, SLUICE_GATE_OVERRUN, 0);
@@ -304,6 +326,7 @@ int main(void) {
     without_a_lease_it_paces_itself();
     a_gang_may_finish_what_another_has_launched();
     a_gang_may_finish_a_slice_that_it_slept_through();
+    what_waits_for_a_launch_gets_it_in_the_end();
     a_gang_may_finish_the_first_slice_of_all();
     the_share_is_divided_by_who_works();
     a_bell_without_a_listener_kills_nobody();
