@@ -30,6 +30,9 @@ const (
 	each   = 150
 )
 
+// withoutQuota ends the names of what is created in a namespace without a quota.
+const withoutQuota = ", without a quota"
+
 // way is who admits.
 type way struct {
 	name      string
@@ -46,6 +49,7 @@ func BenchmarkCreation(b *testing.B) {
 	s.namespace(ctx, "tenant",
 		builders.MakeQuota("tenant", "devices").Hard(v1alpha1.QuotaGPUs, "100").PerClaim(v1alpha1.QuotaMemory, "2Gi", "1Gi", "40Gi").Obj(),
 		builders.MakeQuota("tenant", "bytes").Hard(v1alpha1.QuotaMemory, "500Gi").Hard(v1alpha1.QuotaCompute, "800").Obj())
+	s.namespace(ctx, "free")
 	ways := s.ways(ctx)
 	for b.Loop() {
 		took := map[string]map[string][]time.Duration{}
@@ -61,7 +65,9 @@ func BenchmarkCreation(b *testing.B) {
 				}
 			}
 		}
-		b.Log("\n" + table(took, ways))
+		for row := range strings.Lines(table(took, ways)) {
+			b.Log(strings.TrimSpace(row))
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
@@ -70,6 +76,9 @@ func BenchmarkCreation(b *testing.B) {
 func created() []client.Object {
 	named := func(object client.Object, name string) client.Object {
 		object.SetNamespace("tenant")
+		if strings.HasSuffix(name, withoutQuota) {
+			object.SetNamespace("free")
+		}
 		object.SetAnnotations(map[string]string{"bench": name})
 		return object
 	}
@@ -83,6 +92,7 @@ func created() []client.Object {
 	return []client.Object{
 		named(builders.MakePod("plain").Obj(), "a pod without a GPU"),
 		named(builders.MakePod("share").Memory("2Gi").Compute("10").Obj(), "a pod with limits"),
+		named(builders.MakePod("share").Memory("2Gi").Compute("10").Obj(), "a pod with limits"+withoutQuota),
 		named(claim, "a claim"),
 	}
 }
