@@ -42,8 +42,10 @@ type GPULedger struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the record, written only by the manager, by compare and swap.
+	// spec is the record, written only by the manager, by compare and swap. It is one value: who wrote which part of it is not
+	// kept, which would cost the API server more than the record itself.
 	// +required
+	// +structType=atomic
 	Spec *GPULedgerSpec `json:"spec,omitempty"`
 }
 
