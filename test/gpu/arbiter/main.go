@@ -77,7 +77,7 @@ func library(flags *flag.FlagSet, root *string, arguments []string) error {
 	if err != nil {
 		return fmt.Errorf("opening the library: %w", err)
 	}
-	defer from.Close() //nolint:errcheck // it was only read
+	defer from.Close()                                                                                    //nolint:errcheck // it was only read
 	to, err := os.OpenFile(filepath.Join(dir, "libsluice.so"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // G302: tenants of any user load it
 	if err != nil {
 		return fmt.Errorf("making the library: %w", err)
