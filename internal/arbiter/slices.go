@@ -206,26 +206,26 @@ func (a *Arbiter) finishing(t *tenant) {
 // each is they count from where they came into the slice, which need not be the same place for all: the furthest alone does
 // not tell. Where all run and all wait, they may wait for each other.
 func (a *Arbiter) coax(t *tenant) {
-	if len(t.gpus) < 2 {
-		return
-	}
 	running, idle, all := false, false, true
 	for _, g := range t.gates {
-		wants := t.fresh(g) && g.seen.Wants
 		running = running || g.seen.Running
-		idle = idle || (wants && !g.seen.Running)
-		all = all && wants
+		idle = idle || (t.waitsAt(g) && !g.seen.Running)
+		all = all && t.waitsAt(g)
+	}
+	if len(t.gpus) < 2 || !running || !(idle || all) {
+		return
 	}
 	for _, g := range t.gates {
-		if !running || !t.fresh(g) || !g.seen.Wants || (g.seen.Running && (idle || !all)) {
-			continue
-		}
-		if next := max(g.seen.Launches, g.seen.Waiting) + 1; next > g.finish {
+		next := max(g.seen.Launches, g.seen.Waiting) + 1
+		if t.waitsAt(g) && !(idle && g.seen.Running) && next > g.finish {
 			g.finish = next
 			a.actions = append(a.actions, Action{Verb: Finish, Gate: g.id, Launches: next})
 		}
 	}
 }
+
+// waitsAt says whether a process of the share waits at its gate.
+func (t *tenant) waitsAt(g *gate) bool { return t.fresh(g) && g.seen.Wants }
 
 // overrun lets others go on beside what does not end.
 func (a *Arbiter) overrun(t *tenant, now Time) {

@@ -37,7 +37,7 @@ func limitTo(name string, of uint32) claim {
 }
 
 // Whatever happens to tenants and to the arbiter, nobody hangs and nobody has more than its share.
-func TestSharesOutliveTrouble(t *testing.T) {
+func TestSharesOutliveTrouble(t *testing.T) { //nolint:tparallel // beside other tests its tenants would starve
 	t.Run("the arbiter is killed and another comes", arbiterIsKilled)
 	t.Run("there is no arbiter yet, and none any more", arbiterIsAway)
 	t.Run("a tenant is stopped and goes on", tenantIsStopped)

@@ -13,7 +13,7 @@ import (
 )
 
 // Nothing that pacing does breaks a capture of another thread, and graphs run what was captured, no more and no less.
-func TestCapturesAreLeftAlone(t *testing.T) {
+func TestCapturesAreLeftAlone(t *testing.T) { //nolint:tparallel // beside other tests its tenants would starve
 	tests := []struct {
 		name      string
 		compute   uint32
