@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
@@ -41,10 +42,11 @@ func geometries(t *testing.T) map[string]layout.Board {
 	seen := map[string]bool{}
 	distinct := map[string]layout.Board{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		shape := ""
+		var shapes []string
 		for _, p := range all[key].Profiles {
-			shape += fmt.Sprint(p.ComputeSlices, p.MemorySlices, p.Starts, p.Max, p.OFA, ";")
+			shapes = append(shapes, fmt.Sprint(p.ComputeSlices, p.MemorySlices, p.Starts, p.Max, p.OFA))
 		}
+		shape := strings.Join(shapes, ";")
 		if !seen[shape] {
 			seen[shape] = true
 			distinct[key] = all[key]

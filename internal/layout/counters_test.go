@@ -59,6 +59,7 @@ func (c counters) allow(set uint32) bool {
 // agree about every set of placements on every board. Of some boards the data does not say who has the one OFA: there
 // the counters know no most of a profile.
 func TestTheRulesAreThoseOfTheCounters(t *testing.T) {
+	t.Parallel()
 	for key, g := range builders.Boards(t) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()

@@ -93,6 +93,7 @@ func TestARefusalSaysWhatFits(t *testing.T) {
 // TestASuggestionIsNearest checks for every impossible multiset of every kind of board that each suggestion can be
 // placed, adds nothing, and that no layout leaves more of the wanted instances as they are than the first.
 func TestASuggestionIsNearest(t *testing.T) {
+	t.Parallel()
 	for key, board := range geometries(t) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()

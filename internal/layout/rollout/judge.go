@@ -22,8 +22,16 @@ type change struct {
 	needs layout.Change
 }
 
+// judge judges GPUs one by one.
+type judge struct {
+	policy Policy
+	now    time.Time
+	// refusals are the sentences about layouts that a board cannot hold. They take a search, and whole pools share them.
+	refusals map[string]string
+}
+
 // judge says what is to be done with a GPU, as if it were the only one. A change that would have to begin is StepWait.
-func judge(g GPU, policy Policy, now time.Time) change {
+func (j *judge) judge(g GPU) change {
 	c := change{gpu: g, verdict: Verdict{Node: g.Node, UUID: g.UUID}}
 	c.outOfUse = g.Away == "" && (!g.Draining.IsZero() || g.Failure != "")
 	switch {
@@ -34,9 +42,20 @@ func judge(g GPU, policy Policy, now time.Time) change {
 	case layout.Same(layout.Of(g.Decided), g.Wanted):
 		c.finish()
 	default:
-		c.plan(policy, now)
+		j.plan(&c)
 	}
 	return c
+}
+
+// refusal is the sentence of an error about a GPU's layout.
+func (j *judge) refusal(g GPU, err error) string {
+	key := fmt.Sprint(g.Board, g.Wanted)
+	sentence, known := j.refusals[key]
+	if !known {
+		sentence = err.Error()
+		j.refusals[key] = sentence
+	}
+	return sentence
 }
 
 func (c *change) say(step Step, format string, args ...any) {
@@ -71,50 +90,48 @@ func (c *change) finish() {
 }
 
 // plan goes on with the change from the decision in force to the wanted layout.
-func (c *change) plan(policy Policy, now time.Time) {
+func (j *judge) plan(c *change) {
 	plan, err := layout.Plan(c.gpu.Board, c.gpu.Instances, c.gpu.Wanted)
 	if err != nil {
-		c.refuse(err.Error())
+		c.refuse(j.refusal(c.gpu, err))
 		return
 	}
 	begun := !c.gpu.Draining.IsZero()
-	takesNothing := len(plan.Destroy) == 0 || !c.gpu.Offered
+	takesNothing := len(plan.Destroy) == 0 || !c.gpu.Offered && len(plan.MustDrain) == 0
 	switch {
 	case begun && len(plan.MustDrain) > 0:
-		c.drain(plan.MustDrain, policy, now)
+		j.drain(c, plan.MustDrain)
 	case begun && len(plan.Destroy) > 0 && !c.gpu.Settled:
 		c.say(StepSettle, "%s is empty where it has to be, and waits for allocations that may be on their way", name(c.gpu))
-	case begun || takesNothing && len(plan.MustDrain) == 0:
-		c.verdict.Target = plan.Target()
-		c.say(StepApply, "%s is to be divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
-	default:
+	case !begun && !takesNothing:
 		c.verdict.Step = StepWait
 		c.needs = plan
+	case j.now.Before(c.gpu.NotBefore):
+		c.verdict.Again = c.gpu.NotBefore
+		c.say(StepReady, "%s is ready to be divided into %s, and waits for %s",
+			name(c.gpu), layout.Describe(c.gpu.Wanted), c.gpu.NotBefore.Format(time.RFC3339))
+	default:
+		c.verdict.Target = plan.Target()
+		c.say(StepApply, "%s is to be divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
 	}
 }
 
 // drain waits for those who hold what has to go, and evicts them when their time is over.
-func (c *change) drain(busy []gpu.Placement, policy Policy, now time.Time) {
+func (j *judge) drain(c *change, busy []gpu.Placement) {
 	holders := c.holders(busy)
-	message := fmt.Sprintf("%s waits: %s", name(c.gpu), heldBy(holders, busy))
-	end := c.gpu.Draining.Add(policy.Grace)
-	switch {
-	case !policy.Evict:
-		c.say(StepDrain, "%s", message)
-	case now.Before(end):
-		c.say(StepDrain, "%s", message)
+	c.say(StepDrain, "%s waits: %s", name(c.gpu), heldBy(holders, busy))
+	if !j.policy.Evict {
+		return
+	}
+	if end := c.gpu.Draining.Add(j.policy.Grace); j.now.Before(end) {
 		c.verdict.Again = end
-	default:
-		for _, h := range holders {
-			if h.Evictable {
-				c.verdict.Evict = append(c.verdict.Evict, h)
-			}
+		return
+	}
+	for _, h := range holders {
+		if h.Evictable {
+			c.verdict.Step = StepEvict
+			c.verdict.Evict = append(c.verdict.Evict, h)
 		}
-		step := StepEvict
-		if len(c.verdict.Evict) == 0 {
-			step = StepDrain
-		}
-		c.say(step, "%s", message)
 	}
 }
 

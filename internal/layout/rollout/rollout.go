@@ -28,6 +28,8 @@ type GPU struct {
 	Wanted []layout.Count
 	// Problem says why there is no such layout; "" where there is one.
 	Problem string
+	// NotBefore is when the layout may come: the GPU drains for it, and keeps what it has until then. Zero: at once.
+	NotBefore time.Time
 
 	// Decided are the placements of the decision in force.
 	Decided []gpu.Placement
@@ -88,6 +90,8 @@ const (
 	StepEvict Step = "Evict"
 	// StepSettle: nobody holds them any more, but an allocation may still be on its way.
 	StepSettle Step = "Settle"
+	// StepReady: the GPU could be divided, and waits for the time of its layout.
+	StepReady Step = "Ready"
 	// StepApply: decide for the target.
 	StepApply Step = "Apply"
 	// StepApplying: the agent is at it.
@@ -125,8 +129,9 @@ type Result struct {
 func Decide(gpus []GPU, policy Policy, now time.Time) Result {
 	changes := make([]change, len(gpus))
 	outOfUse := 0
+	j := judge{policy: policy, now: now, refusals: map[string]string{}}
 	for i, g := range gpus {
-		changes[i] = judge(g, policy, now)
+		changes[i] = j.judge(g)
 		if changes[i].outOfUse {
 			outOfUse++
 		}

@@ -59,6 +59,8 @@ func decided(g *rollout.GPU) { g.Decided = []gpu.Placement{at("7g.80gb", 0)} }
 
 func divided(g *rollout.GPU) { g.Instances = []layout.Instance{{Placement: at("7g.80gb", 0)}} }
 
+func later(g *rollout.GPU) { g.NotBefore = begin().Add(time.Hour) }
+
 func fresh(g *rollout.GPU) { g.Decided, g.Instances, g.Offered = nil, nil, false }
 
 // TestOneGPU says what is done with a GPU that is alone in its pool.
@@ -149,6 +151,28 @@ func TestOneGPU(t *testing.T) {
 		},
 		{
 			name: "then it is divided", options: []option{settled}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to be divided into 1 × 7g.80gb"},
+		},
+		{
+			name: "a GPU drains for a layout that comes later", options: []option{later}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepBegin, Message: "GPU 0 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb"},
+		},
+		{
+			name: "it is not divided before the layout's time", options: []option{later, settled}, policy: wait,
+			want: rollout.Verdict{
+				Step: rollout.StepReady, Again: begin().Add(time.Hour),
+				Message: "GPU 0 of node a is ready to be divided into 1 × 7g.80gb, and waits for 2026-11-30T23:00:00Z",
+			},
+		},
+		{
+			name: "nor is a GPU that is new", options: []option{later, fresh}, policy: wait,
+			want: rollout.Verdict{
+				Step: rollout.StepReady, Again: begin().Add(time.Hour),
+				Message: "GPU 0 of node a is ready to be divided into 1 × 7g.80gb, and waits for 2026-11-30T23:00:00Z",
+			},
+		},
+		{
+			name: "then it is", options: []option{later, settled}, policy: wait, after: time.Hour,
 			want: rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to be divided into 1 × 7g.80gb"},
 		},
 		{

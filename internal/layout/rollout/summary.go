@@ -58,7 +58,7 @@ func summarize(changes []change) Result {
 			refused = append(refused, c.verdict.Message)
 		case StepWait:
 			r.Waiting++
-		case StepBegin, StepDrain, StepEvict, StepSettle, StepApply, StepApplying, StepRelease:
+		case StepBegin, StepDrain, StepEvict, StepSettle, StepReady, StepApply, StepApplying, StepRelease:
 			r.Changing++
 			changing = append(changing, c.verdict.Message)
 		}

@@ -2,10 +2,7 @@
 
 package miglayouts
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // mix is what is asked for.
 type mix struct {
@@ -63,36 +60,36 @@ type state struct {
 
 func newChain(b *board, rates []float64) *chain {
 	c := &chain{b: b, rates: rates, index: map[set]int{}}
-	c.add(0)
-	most := 0
-	for i := 0; i < len(c.states); i++ {
-		taken := c.states[i].taken
-		most = max(most, bits.OnesCount32(uint32(taken)))
-		coming := make([][]int, len(b.profiles))
-		for profile, free := range b.free(taken) {
-			for _, p := range free {
-				coming[profile] = append(coming[profile], c.add(taken|1<<p))
-			}
-		}
-		c.states[i].coming = coming
-		for left := taken; left != 0; left &= left - 1 {
-			c.states[i].going = append(c.states[i].going, c.index[taken&^(left&-left)])
-		}
-	}
+	c.explore(0)
 	for _, r := range rates {
 		c.arrivals += r
+	}
+	most := 0
+	for _, s := range c.states {
+		most = max(most, len(s.going))
 	}
 	c.pace = float64(most) + c.arrivals
 	return c
 }
 
-func (c *chain) add(taken set) int {
-	i, known := c.index[taken]
-	if !known {
-		i = len(c.states)
-		c.index[taken] = i
-		c.states = append(c.states, state{taken: taken})
+// explore finds all states that can follow a set of instances, and returns the set's own.
+func (c *chain) explore(taken set) int {
+	if i, known := c.index[taken]; known {
+		return i
 	}
+	i := len(c.states)
+	c.index[taken] = i
+	c.states = append(c.states, state{})
+	s := state{taken: taken, coming: make([][]int, len(c.b.profiles))}
+	for profile, free := range c.b.free(taken) {
+		for _, p := range free {
+			s.coming[profile] = append(s.coming[profile], c.explore(taken|1<<p))
+		}
+	}
+	for left := taken; left != 0; left &= left - 1 {
+		s.going = append(s.going, c.explore(taken&^(left&-left)))
+	}
+	c.states[i] = s
 	return i
 }
 

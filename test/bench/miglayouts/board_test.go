@@ -6,6 +6,7 @@ package miglayouts
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"testing"
 
@@ -74,10 +75,7 @@ func (b *board) free(taken set) [][]int {
 	if free, known := b.fitting[taken]; known {
 		return free
 	}
-	left := map[string]int64{}
-	for name, n := range b.total {
-		left[name] = n
-	}
+	left := maps.Clone(b.total)
 	for i, p := range b.places {
 		if taken&(1<<i) != 0 {
 			for name, n := range p.counters {
