@@ -112,7 +112,7 @@ type search struct {
 func (s *search) divide(current []Instance) {
 	for _, instance := range current {
 		profile, known := s.rules.index[instance.Profile]
-		if known && s.wanted[profile] > 0 && s.onBoard(instance.Start, profile) {
+		if known && s.wanted[profile] > 0 && s.rules.onBoard(instance.Start, profile) {
 			s.candidates = append(s.candidates, instance)
 		} else {
 			s.fixed = s.fixed.destroying(instance)
@@ -129,13 +129,9 @@ func (s *search) divide(current []Instance) {
 	})
 }
 
-func (s *search) onBoard(start, profile int) bool {
-	return start >= 0 && start+s.rules.profiles[profile].MemorySlices <= s.rules.slots
-}
-
 // rank is where an instance sits in the order of first fit of its profile.
 func (s *search) rank(instance Instance) int {
-	starts := s.rules.starts[s.rules.index[instance.Profile]]
+	starts := s.rules.starts(s.rules.index[instance.Profile])
 	if i := slices.Index(starts, instance.Start); i >= 0 {
 		return i
 	}

@@ -16,10 +16,11 @@ const maxSlices = 64
 // rules say which instances a board can hold at once: they may not overlap, there is a most of each profile, and the
 // media engines must suffice.
 type rules struct {
+	board Board
 	// profiles are ordered from large to small: what is hardest to place is placed first.
 	profiles []gpu.Profile
-	// starts are each profile's in the order in which they are tried.
-	starts [][]int
+	// tried are each profile's starts in the order in which they are tried; nil until they are asked for.
+	tried [][]int
 	// index finds a profile by name.
 	index map[string]int
 	slots int
@@ -42,23 +43,35 @@ type room struct {
 }
 
 func rulesOf(b Board) rules {
-	r := rules{index: map[string]int{}, slots: min(b.MemorySlices, maxSlices)}
+	r := rules{board: b, index: map[string]int{}, slots: min(b.MemorySlices, maxSlices)}
 	r.profiles = slices.SortedFunc(slices.Values(b.Profiles), func(a, b gpu.Profile) int {
 		return cmp.Or(cmp.Compare(b.MemorySlices, a.MemorySlices), cmp.Compare(b.ComputeSlices, a.ComputeSlices),
 			cmp.Compare(b.Name, a.Name))
 	})
-	r.starts = make([][]int, len(r.profiles))
+	// What has no size, or not the board's, is no profile.
+	r.profiles = slices.DeleteFunc(r.profiles, func(p gpu.Profile) bool { return p.MemorySlices < 1 || p.MemorySlices > r.slots })
+	r.tried = make([][]int, len(r.profiles))
 	for i, p := range r.profiles {
 		r.index[p.Name] = i
-		// The order of first fit: what is added later then finds room without moving what is there.
-		for _, start := range devices.StartOrder(gpu.GPU{MemorySlices: b.MemorySlices, Profiles: b.Profiles}, p) {
-			if start >= 0 && start+p.MemorySlices <= r.slots {
-				r.starts[i] = append(r.starts[i], start)
-			}
-		}
 	}
 	r.limitEngines()
 	return r
+}
+
+// starts are where instances of a profile can begin, in the order of first fit: what is added later then finds room without
+// moving what is there.
+func (r *rules) starts(profile int) []int {
+	if r.tried[profile] == nil {
+		p := r.profiles[profile]
+		order := devices.StartOrder(gpu.GPU{MemorySlices: r.board.MemorySlices, Profiles: r.board.Profiles}, p)
+		r.tried[profile] = slices.DeleteFunc(order, func(start int) bool { return !r.onBoard(start, profile) })
+	}
+	return r.tried[profile]
+}
+
+// onBoard says whether an instance that begins there ends on the board.
+func (r *rules) onBoard(start, profile int) bool {
+	return start >= 0 && start+r.profiles[profile].MemorySlices <= r.slots
 }
 
 // limitEngines says which engines are counted, exactly as the published counters do: the one OFA everywhere, the others
@@ -126,8 +139,9 @@ func (r *rules) placeFrom(taken room, wanted []int, profile, from int) ([]gpu.Pl
 	if profile == len(wanted) {
 		return nil, true
 	}
-	for i := from; i < len(r.starts[profile]); i++ {
-		start := r.starts[profile][i]
+	starts := r.starts(profile)
+	for i := from; i < len(starts); i++ {
+		start := starts[i]
 		next, fits := r.with(taken, profile, start)
 		if !fits {
 			continue

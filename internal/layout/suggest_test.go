@@ -98,6 +98,7 @@ func TestASuggestionIsNearest(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			b := newBrute(board)
+			all := layout.All(board)
 			everyMultiset(board, 4, func(wanted []layout.Count) {
 				if len(wanted) == 0 || b.byLayout[keyOf(wanted)] != nil {
 					return
@@ -108,7 +109,7 @@ func TestASuggestionIsNearest(t *testing.T) {
 					return
 				}
 				least := 0
-				for _, possible := range layout.All(board) {
+				for _, possible := range all {
 					if instances(possible) <= instances(wanted) {
 						least = max(least, common(wanted, possible))
 					}

@@ -40,7 +40,7 @@ func (j *judge) judge(g GPU) change {
 	case g.Problem != "":
 		c.refuse(g.Problem)
 	case layout.Same(layout.Of(g.Decided), g.Wanted):
-		c.finish()
+		j.finish(&c)
 	default:
 		j.plan(&c)
 	}
@@ -73,19 +73,26 @@ func (c *change) refuse(problem string) {
 }
 
 // finish waits for the agent to make what is decided.
-func (c *change) finish() {
+func (j *judge) finish(c *change) {
 	todo := layout.Diff(c.gpu.Instances, c.gpu.Decided)
+	if todo.Nothing() {
+		c.verdict.Step = StepDone
+		if !c.gpu.Draining.IsZero() {
+			c.say(StepRelease, "%s is divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
+		}
+		return
+	}
+	// What was decided when the board could hold it must not be waited for when it cannot any more.
+	err := layout.Check(c.gpu.Board, c.gpu.Wanted)
 	switch {
-	case !todo.Nothing() && c.gpu.Failure != "":
+	case err != nil:
+		c.refuse(j.refusal(c.gpu, err))
+	case c.gpu.Failure != "":
 		c.say(StepApplying, "%s could not be divided: %s", name(c.gpu), c.gpu.Failure)
 	case len(todo.MustDrain) > 0:
 		c.say(StepApplying, "%s is not divided as decided: %s", name(c.gpu), heldBy(c.holders(todo.MustDrain), todo.MustDrain))
-	case !todo.Nothing():
-		c.say(StepApplying, "%s is being divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
-	case !c.gpu.Draining.IsZero():
-		c.say(StepRelease, "%s is divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
 	default:
-		c.verdict.Step = StepDone
+		c.say(StepApplying, "%s is being divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
 	}
 }
 

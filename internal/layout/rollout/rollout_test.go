@@ -201,6 +201,12 @@ func TestOneGPU(t *testing.T) {
 				"it holds at most 1 × 7g.80gb; what fits: 1 × 7g.80gb; or 1 × 3g.40gb, 1 × 4g.40gb; or 2 × 3g.40gb"},
 		},
 		{
+			name: "a decided layout that the board cannot hold any more is not waited for", policy: wait,
+			options: []option{decided, func(g *rollout.GPU) { g.Board.Profiles = g.Board.Profiles[:1] }},
+			want: rollout.Verdict{Step: rollout.StepRefused, Message: "GPU 0 of node a stays as it is: H100 cannot be divided into 1 × 7g.80gb: " +
+				"it has no MIG profile 7g.80gb, it has 1g.10gb; what fits: 1 × 1g.10gb"},
+		},
+		{
 			name: "a layout that stops being valid gives the change up", options: []option{settled, func(g *rollout.GPU) { g.Problem = "there is none" }}, policy: wait,
 			want: rollout.Verdict{Step: rollout.StepRelease, Message: "GPU 0 of node a stays as it is: there is none"},
 		},
