@@ -75,14 +75,10 @@ func (r *rules) counts(layout []Count) []int {
 }
 
 // price is what a choice of instances to keep costs.
-type price struct {
-	inUse, destroyed int
-	// rank is how late in the order of first fit the kept instances sit: of equal choices, the tidier one.
-	rank int
-}
+type price struct{ inUse, destroyed int }
 
 func (p price) compare(q price) int {
-	return cmp.Or(cmp.Compare(p.inUse, q.inUse), cmp.Compare(p.destroyed, q.destroyed), cmp.Compare(p.rank, q.rank))
+	return cmp.Or(cmp.Compare(p.inUse, q.inUse), cmp.Compare(p.destroyed, q.destroyed))
 }
 
 func (p price) destroying(instance Instance) price {
@@ -108,7 +104,8 @@ type search struct {
 }
 
 // divide tells instances of wanted profiles from those that have to go whatever the placement. Those in use come first,
-// so that a cheap choice is found early and cuts off the others.
+// so that a cheap choice is found early and cuts off the others; of instances that are alike, those that sit where first
+// fit would put them.
 func (s *search) divide(current []Instance) {
 	for _, instance := range current {
 		profile, known := s.rules.index[instance.Profile]
@@ -154,7 +151,7 @@ func (s *search) choose(i int, taken room, so price) {
 	profile := s.rules.index[candidate.Profile]
 	if next, fits := s.rules.with(taken, profile, candidate.Start); fits && taken.count[profile] < s.wanted[profile] {
 		s.chosen = append(s.chosen, candidate.Placement)
-		s.choose(i+1, next, price{so.inUse, so.destroyed, so.rank + s.rank(candidate)})
+		s.choose(i+1, next, so)
 		s.chosen = s.chosen[:len(s.chosen)-1]
 	}
 	s.choose(i+1, taken, so.destroying(candidate))

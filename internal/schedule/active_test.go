@@ -150,6 +150,11 @@ func TestActive(t *testing.T) {
 			want:    answer{none, nil, "2026-03-22 01:45", "2026-04-05 00:15", 0},
 		},
 		{
+			name: "a week before, the one after it is foretold", zone: "Europe/Berlin", now: "2026-03-22 01:45",
+			windows: []schedule.Window{window(t, "early", "02:15", "02:45", "Sun")},
+			want:    answer{none, nil, "2026-03-22 01:45", "2026-04-05 00:15", 0},
+		},
+		{
 			name: "a start that comes twice is the first", zone: "Europe/Berlin", now: "2026-10-25 00:45",
 			windows: []schedule.Window{window(t, "early", "02:30", "04:00")},
 			want:    answer{0, nil, "2026-10-25 00:30", "2026-10-25 03:00", none},

@@ -89,6 +89,11 @@ func TestOneGPU(t *testing.T) {
 			want: rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to be divided into 1 × 7g.80gb"},
 		},
 		{
+			name: "one that is not offered, but used, is not divided under its user", policy: wait,
+			options: []option{heldBy(0, "process dcgm (PID 7)"), func(g *rollout.GPU) { g.Offered = false }},
+			want:    rollout.Verdict{Step: rollout.StepBegin, Message: "GPU 0 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb"},
+		},
+		{
 			name: "instances that only come are made at once", policy: rollout.Policy{},
 			options: []option{heldBy(4, "team/train-0"), func(g *rollout.GPU) {
 				g.Instances, g.Decided = g.Instances[1:], g.Decided[1:]
