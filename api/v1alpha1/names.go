@@ -41,7 +41,7 @@ const (
 const (
 	// AttributePool is the name of the GPUPool that holds the device (string).
 	AttributePool = "pool"
-	// AttributeSharing is the sharing mode: Exclusive, TimeSlicing or Software (string).
+	// AttributeSharing is the sharing mode: Exclusive, TimeSlicing, Software or MPS (string).
 	AttributeSharing = "sharing"
 	// AttributeProfile is the MIG profile, such as 1g.10gb; "" for a whole GPU (string).
 	AttributeProfile = "profile"
