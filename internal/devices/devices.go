@@ -39,15 +39,21 @@ type Offer struct {
 	Decision v1alpha1.GPUDecision
 	// DriverVersion is NVIDIA's driver's.
 	DriverVersion string
+	// Instances are the MIG instances to publish, where the decision is static.
+	Instances []Standing
 }
 
 // Build returns the devices of one GPU in the order to publish them, and the counter set that they consume; the set is
 // nil where nothing is divided.
 func Build(o Offer) ([]resourceapi.Device, *resourceapi.CounterSet) {
-	if o.Decision.Partitioning == v1alpha1.PartitioningMIG {
+	switch {
+	case Static(o.Decision):
+		return standing(o), nil
+	case o.Decision.Partitioning == v1alpha1.PartitioningMIG:
 		return placements(o)
+	default:
+		return []resourceapi.Device{whole(o)}, nil
 	}
-	return []resourceapi.Device{whole(o)}, nil
 }
 
 // whole is the GPU as one device, shared or not.
@@ -62,12 +68,20 @@ func whole(o Offer) resourceapi.Device {
 		return d
 	}
 	d.AllowMultipleAllocations = ptr.To(true)
-	d.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
-		v1alpha1.CapacityMemory:  sharedMemory(o),
-		v1alpha1.CapacityCompute: sharedCompute(o.Decision),
-		v1alpha1.CapacitySlots:   slots(o.Decision),
-	}
+	d.Capacity = sharedCapacity(o.Decision, o.GPU.MemoryBytes, wholeGPU)
 	return d
+}
+
+// sharedCapacity is what shares of a GPU, or of a MIG instance, take their amounts from. Compute is percent of one whole
+// GPU in either case.
+func sharedCapacity(
+	d v1alpha1.GPUDecision, memoryBytes int64, compute int,
+) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
+	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+		v1alpha1.CapacityMemory:  sharedMemory(d, memoryBytes),
+		v1alpha1.CapacityCompute: sharedCompute(d, int64(compute)),
+		v1alpha1.CapacitySlots:   slots(d),
+	}
 }
 
 // leastShare is what a claim that asks for less is given all the same. Admission refuses such an amount in a pod's limits; in
@@ -80,12 +94,12 @@ func leastShare(mode v1alpha1.SharingMode) int64 {
 }
 
 // sharedMemory publishes physical × ratio, and bounds one claim by the physical memory.
-func sharedMemory(o Offer) resourceapi.DeviceCapacity {
-	physical := o.GPU.MemoryBytes / mebibyte * mebibyte
-	published := PublishedMemory(o.GPU.MemoryBytes, o.Decision.MemoryPercent)
-	least := min(leastShare(o.Decision.Sharing), physical)
+func sharedMemory(d v1alpha1.GPUDecision, memoryBytes int64) resourceapi.DeviceCapacity {
+	physical := memoryBytes / mebibyte * mebibyte
+	published := PublishedMemory(memoryBytes, d.MemoryPercent)
+	least := min(leastShare(d.Sharing), physical)
 	share := physical
-	if d := o.Decision.DefaultMemory; d != nil {
+	if d := d.DefaultMemory; d != nil {
 		share = min(max(d.Value()/mebibyte*mebibyte, least), physical)
 	}
 	return resourceapi.DeviceCapacity{
@@ -99,14 +113,14 @@ func sharedMemory(o Offer) resourceapi.DeviceCapacity {
 	}
 }
 
-// sharedCompute publishes percent of one GPU × ratio, and bounds one claim by the whole GPU.
-func sharedCompute(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
+// sharedCompute publishes what the device has × ratio, and bounds one claim by what it has.
+func sharedCompute(d v1alpha1.GPUDecision, physical int64) resourceapi.DeviceCapacity {
 	return resourceapi.DeviceCapacity{
-		Value: count(int64(d.ComputePercent)),
+		Value: count(PublishedCompute(physical, d.ComputePercent)),
 		RequestPolicy: &resourceapi.CapacityRequestPolicy{
-			Default: ptr.To(count(int64(ptr.Deref(d.DefaultCompute, 0)))),
+			Default: ptr.To(count(min(int64(ptr.Deref(d.DefaultCompute, 0)), physical))),
 			ValidRange: &resourceapi.CapacityRequestPolicyRange{
-				Min: ptr.To(count(0)), Max: ptr.To(count(wholeGPU)), Step: ptr.To(count(1)),
+				Min: ptr.To(count(0)), Max: ptr.To(count(physical)), Step: ptr.To(count(1)),
 			},
 		},
 	}
@@ -130,6 +144,11 @@ func slots(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
 func PublishedMemory(physicalBytes int64, percent int32) int64 {
 	mib := physicalBytes / mebibyte
 	return max(mib, mib*int64(percent)/100) * mebibyte
+}
+
+// PublishedCompute is percent of one GPU × ratio ÷ 100, never below what is there.
+func PublishedCompute(physical int64, percent int32) int64 {
+	return max(physical, physical*int64(percent)/100)
 }
 
 func fixedCapacity(memory int64, compute int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
