@@ -59,3 +59,12 @@ func standingDevice(o Offer, s Standing) resourceapi.Device {
 	d.Capacity = sharedCapacity(o.Decision, s.MemoryBytes, s.Compute)
 	return d
 }
+
+// Wanted are the MIG instances that a static decision lists.
+func Wanted(d v1alpha1.GPUDecision) []gpu.Placement {
+	wanted := make([]gpu.Placement, 0, len(d.Instances))
+	for _, p := range d.Instances {
+		wanted = append(wanted, gpu.Placement{Profile: p.Profile, Start: int(ptr.Deref(p.Start, 0))})
+	}
+	return wanted
+}

@@ -46,6 +46,8 @@ type GPU struct {
 	MemoryBytes int64
 	// MIGMode is the current mode.
 	MIGMode MIGMode
+	// MIGModePending is true where MIG mode is off and comes on with the GPU's next reset.
+	MIGModePending bool
 	// MIGModeSwitchable is true where the mode can be changed without a GPU reset (Hopper and newer).
 	MIGModeSwitchable bool
 	// MemorySlices is how many memory slices the board divides into under MIG; 0 without MIG.

@@ -25,6 +25,8 @@ type PublishedGPU struct {
 	Form v1alpha1.GPUDecision `json:"form"`
 	// Facts are what the hardware was when it was last seen.
 	Facts Facts `json:"facts"`
+	// Instances are the MIG instances that are offered, where the form is static.
+	Instances []Standing `json:"instances,omitempty"`
 }
 
 // Facts are what stays true of a GPU while it is away: enough to go on publishing it.

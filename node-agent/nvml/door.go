@@ -58,7 +58,7 @@ func requiredSymbols() []string {
 func optionalSymbols() []string {
 	return []string{
 		"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetMemoryAffinity",
-		"nvmlDeviceGetComputeRunningProcesses_v3",
+		"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	}
 }
 

@@ -183,7 +183,7 @@ func (*Door) totalMemory(device nvml.Device) (uint64, error) {
 
 // readMIG reads mode, profiles and instances.
 func (d *Door) readMIG(device nvml.Device, g *gpu.GPU) error {
-	current, _, ret := device.GetMigMode()
+	current, pending, ret := device.GetMigMode()
 	if unsupported(ret) {
 		g.MIGMode, g.MIGModeSwitchable = gpu.MIGUnsupported, false
 		return nil
@@ -199,6 +199,7 @@ func (d *Door) readMIG(device nvml.Device, g *gpu.GPU) error {
 	g.MemorySlices, g.ComputeSlices = memorySlices(profiles), computeSlices(profiles)
 	g.MIGMode = gpu.MIGDisabled
 	if current != nvml.DEVICE_MIG_ENABLE {
+		g.MIGModePending = pending == nvml.DEVICE_MIG_ENABLE
 		return nil
 	}
 	g.MIGMode = gpu.MIGEnabled

@@ -15,7 +15,9 @@ func Record(outcomes []Outcome, now checkpoint.Published) checkpoint.Published {
 	var record checkpoint.Published
 	for _, o := range outcomes {
 		if o.Form != nil {
-			record.GPUs = append(record.GPUs, checkpoint.PublishedGPU{Minor: o.Minor, Form: *o.Form, Facts: o.Facts})
+			record.GPUs = append(record.GPUs, checkpoint.PublishedGPU{
+				Minor: o.Minor, Form: *o.Form, Facts: o.Facts, Instances: o.Instances,
+			})
 		}
 	}
 	place := places(now)

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
@@ -31,6 +32,10 @@ type Input struct {
 	Record checkpoint.Published
 	// InUse counts the claims that hold something of each GPU, by UUID.
 	InUse map[string]int
+	// Held are the placements at which claims have MIG instances, by UUID.
+	Held map[string][]gpu.Placement
+	// Troubles are what stood against dividing GPUs when it was last tried, by UUID.
+	Troubles map[string]Trouble
 	// Foreign names who else hands out GPUs of this node; "" for nobody.
 	Foreign string
 }
@@ -45,6 +50,8 @@ type Outcome struct {
 	Minor int
 	// Form is what to publish, with its taint; nil where the GPU is not offered.
 	Form *v1alpha1.GPUDecision
+	// Instances are the MIG instances to publish where the form is static.
+	Instances []checkpoint.Standing
 	// Decided is true where a pool holds the GPU, and AsDecided where the form is exactly what the manager decided.
 	Decided, AsDecided bool
 	// Reason is one of the API's, Message says in a sentence what stands in the way; "" where nothing does.
@@ -112,6 +119,7 @@ func (in Input) decide(uuid string) Outcome {
 			break
 		}
 	}
+	s.divide(&outcome)
 	outcome.Decided = s.decided != nil
 	outcome.Seen = s.seen
 	outcome.Facts = s.facts()
@@ -206,7 +214,7 @@ func keepsShape(s situation) *Outcome {
 
 // SameShape is true where going from one form to the other changes amounts only: devices stay what they are.
 func SameShape(a, b v1alpha1.GPUDecision) bool {
-	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && a.Sharing == b.Sharing
+	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && devices.Static(a) == devices.Static(b) && a.Sharing == b.Sharing
 }
 
 func canBeDivided(s situation) *Outcome {
@@ -219,12 +227,20 @@ func canBeDivided(s situation) *Outcome {
 		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported,
 			fmt.Sprintf("%s with driver %s has no MIG; let a pool with partitioning None select it", g.Product, s.in.Look.DriverVersion))
 	case g.MIGMode == gpu.MIGDisabled && !g.MIGModeSwitchable:
-		return s.inUseAsBefore(v1alpha1.ReasonMIGModeOff, v1alpha1.ReasonMIGModeOff, fmt.Sprintf(
-			"MIG mode is off and this board needs a reset to turn it on: stop what uses the GPU, then run "+
-				"`nvidia-smi -i %[1]s -mig 1 && nvidia-smi -i %[1]s --gpu-reset` on the node", g.UUID))
+		return s.inUseAsBefore(v1alpha1.ReasonMIGModeOff, v1alpha1.ReasonMIGModeOff, turnOnMIG(*g))
 	default:
 		return nil
 	}
+}
+
+// turnOnMIG says what an operator has to do where a reset is needed. The agent never resets a GPU.
+func turnOnMIG(g gpu.GPU) string {
+	if g.MIGModePending {
+		return fmt.Sprintf("MIG mode comes on with the GPU's next reset: stop what uses the GPU, then run "+
+			"`nvidia-smi -i %s --gpu-reset` on the node, or boot it where the GPU cannot be reset, as in a virtual machine", g.UUID)
+	}
+	return fmt.Sprintf("MIG mode is off and this board needs a reset to turn it on: stop what uses the GPU, then run "+
+		"`nvidia-smi -i %[1]s -mig 1 && nvidia-smi -i %[1]s --gpu-reset` on the node", g.UUID)
 }
 
 func canBeWhole(s situation) *Outcome {
