@@ -211,6 +211,10 @@ type GPUDecision struct {
 	// on. Unset: no taint.
 	// +optional
 	Taint TaintReason `json:"taint,omitempty"`
+
+	// taintedSince is when the taint was decided: grace periods begin then. Unset: there is no taint.
+	// +optional
+	TaintedSince metav1.Time `json:"taintedSince,omitempty,omitzero"`
 }
 
 // GPUNodeStatus is what is really there. Written by the node's agent.

@@ -37,7 +37,7 @@ type Schedule struct {
 	End string `json:"end,omitempty"`
 
 	// leadSeconds is how long before start GPUs that are to change their form take no new tenants, so that they are free
-	// when it begins, 0 to 86400. Unset: 0.
+	// when it begins; and before end where no other schedule follows. 0 to 86400. Unset: 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers"
+	"github.com/sluice-gpu/sluice/controllers/orders"
 	"github.com/sluice-gpu/sluice/controllers/pool"
 	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/internal/classes"
@@ -71,7 +74,10 @@ func start(t *testing.T, objects ...client.Object) *world {
 				return c.SubResource(name).Patch(ctx, o, p, opts...)
 			},
 		})
-	w.r, err = pool.New(w.c, w.events, pool.Options{ExtendedResources: true, Metrics: w.metrics})
+	w.r, err = pool.New(w.c, w.events, pool.Options{
+		ExtendedResources: true, Book: orders.NewBook(), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+		Metrics: w.metrics,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +161,8 @@ func TestAPoolIsSummedUp(t *testing.T) {
 	}
 	want := []string{
 		"Ready True AllPublished", "Contested False NotContested", "ResourceNameConflict False NoConflict", "Draining False NothingToDrain",
+		"LayoutInvalid False LayoutsPossible", "RollingOut False RolledOut", "ScheduleConflict False NoScheduleConflict",
+		"Excluding False NothingExcluded", "Unhealthy False AllHealthy",
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
@@ -162,6 +170,9 @@ func TestAPoolIsSummedUp(t *testing.T) {
 	w.wantEvents("Normal AllPublished")
 	metrics := map[string]float64{
 		"sluice_pool_gpus allocated": 1, "sluice_pool_gpus held": 2, "sluice_pool_gpus published": 2,
+		"sluice_pool_gpus unhealthy": 0, "sluice_pool_gpus excluded": 0,
+		"sluice_pool_rollout_gpus done": 2, "sluice_pool_rollout_gpus changing": 0, "sluice_pool_rollout_gpus waiting": 0,
+		"sluice_pool_rollout_gpus refused": 0, "sluice_pool_rollout_gpus away": 0,
 		"sluice_pool_memory_bytes allocated": 10 << 30, "sluice_pool_memory_bytes physical": 81152 << 21, "sluice_pool_memory_bytes published": 81152 << 21,
 	}
 	if diff := cmp.Diff(metrics, w.gauges()); diff != "" {

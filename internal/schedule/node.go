@@ -14,8 +14,6 @@ type Schedule struct {
 	Windows []Window
 	// Zone is where the clocks hang.
 	Zone *time.Location
-	// Lead is how long before a change a GPU begins to drain for it.
-	Lead time.Duration
 	// Jitter is the time over which the nodes of the pool change one after the other.
 	Jitter time.Duration
 }
@@ -42,12 +40,25 @@ func (s Schedule) At(node string, now time.Time) NodeState {
 	}
 	state.Until = state.Until.Add(lag)
 	state.Again = state.Until
-	if ready := state.Until.Add(-s.Lead); now.Before(ready) {
+	lead := s.lead(state.State)
+	if ready := state.Until.Add(-lead); now.Before(ready) {
 		state.Again = ready
 	} else {
-		state.Prepare = s.Lead > 0
+		state.Prepare = lead > 0
 	}
 	return state
+}
+
+// lead is how long before its change a state is to be made ready for.
+func (s Schedule) lead(state State) time.Duration {
+	switch {
+	case state.Next != None:
+		return s.Windows[state.Next].Lead
+	case state.Active != None:
+		return s.Windows[state.Active].Lead
+	default:
+		return 0
+	}
 }
 
 // Lag is a node's share of a jitter, at least nothing and less than all of it. It follows from the name.

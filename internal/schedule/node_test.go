@@ -45,9 +45,9 @@ func TestANodeIsToldWhenToGetReady(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			s := schedule.Schedule{
-				Windows: []schedule.Window{window(t, "night", "22:00", "06:00")}, Zone: time.UTC, Lead: tc.lead,
-			}
+			night := window(t, "night", "22:00", "06:00")
+			night.Lead = tc.lead
+			s := schedule.Schedule{Windows: []schedule.Window{night}, Zone: time.UTC}
 			if diff := cmp.Diff(tc.want, s.At("node-1", tc.now), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
@@ -56,7 +56,7 @@ func TestANodeIsToldWhenToGetReady(t *testing.T) {
 }
 
 func TestWithoutAChangeThereIsNothingToGetReadyFor(t *testing.T) {
-	s := schedule.Schedule{Zone: time.UTC, Lead: time.Hour, Jitter: time.Hour}
+	s := schedule.Schedule{Zone: time.UTC, Jitter: time.Hour}
 	got := s.At("node-1", time.Date(2026, 11, 30, 22, 0, 0, 0, time.UTC))
 	want := schedule.NodeState{State: schedule.State{Active: schedule.None, Next: schedule.None}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -68,10 +68,9 @@ func TestWithoutAChangeThereIsNothingToGetReadyFor(t *testing.T) {
 func TestNodesChangeInTurn(t *testing.T) {
 	const nodes, tenths = 1000, 10
 	evening := time.Date(2026, 11, 30, 22, 0, 0, 0, time.UTC)
-	s := schedule.Schedule{
-		Windows: []schedule.Window{window(t, "night", "22:00", "06:00")}, Zone: time.UTC,
-		Lead: 5 * time.Minute, Jitter: 10 * time.Minute,
-	}
+	night := window(t, "night", "22:00", "06:00")
+	night.Lead = 5 * time.Minute
+	s := schedule.Schedule{Windows: []schedule.Window{night}, Zone: time.UTC, Jitter: 10 * time.Minute}
 	var spread [tenths]int
 	for i := range nodes {
 		node := fmt.Sprintf("gpu-node-%03d.example.com", i)

@@ -53,6 +53,8 @@ type Window struct {
 	Days []time.Weekday
 	// Start is when it begins. End is when it ends: the same day where it is later than Start, else the day after.
 	Start, End Clock
+	// Lead is how long before it begins a GPU gets ready for it, and before it ends where no other window follows.
+	Lead time.Duration
 }
 
 // Parse reads a window as users write it.

@@ -18,8 +18,10 @@ type change struct {
 	verdict Verdict
 	// outOfUse is true where the GPU counts against the bound already.
 	outOfUse bool
-	// needs is what a change that has not begun takes away.
-	needs layout.Change
+	// disturbs and destroys are how many instances in use and how many in all a change that has not begun takes away.
+	disturbs, destroys int
+	// takesNothing is true where a change needs a taint although nothing is taken away.
+	takesNothing bool
 }
 
 // judge judges GPUs one by one.
@@ -39,6 +41,10 @@ func (j *judge) judge(g GPU) change {
 		c.say(StepAway, "%s %s", name(g), g.Away)
 	case g.Problem != "":
 		c.refuse(g.Problem)
+	case g.Reform:
+		j.reform(&c)
+	case g.Whole:
+		c.settle()
 	case layout.Same(layout.Of(g.Decided), g.Wanted):
 		j.finish(&c)
 	default:
@@ -70,6 +76,73 @@ func (c *change) refuse(problem string) {
 		step = StepRelease
 	}
 	c.say(step, "%s stays as it is: %s", name(c.gpu), problem)
+}
+
+// settle waits for the agent to offer a GPU without a layout in its new form. One that is not in change is none of a
+// rollout's business.
+func (c *change) settle() {
+	switch {
+	case c.gpu.Draining.IsZero():
+		c.verdict.Step = StepDone
+	case c.gpu.Formed:
+		c.say(StepRelease, "%s is %s", name(c.gpu), c.gpu.Form)
+	case c.gpu.Failure != "":
+		c.say(StepApplying, "%s could not become %s: %s", name(c.gpu), c.gpu.Form, c.gpu.Failure)
+	default:
+		c.say(StepApplying, "%s is becoming %s", name(c.gpu), c.gpu.Form)
+	}
+}
+
+// reform goes on with the change from the form in force to the wanted one.
+func (j *judge) reform(c *change) {
+	var target []gpu.Placement
+	if !c.gpu.Whole {
+		plan, err := layout.Plan(c.gpu.Board, c.gpu.Instances, c.gpu.Wanted)
+		if err != nil {
+			c.refuse(j.refusal(c.gpu, err))
+			return
+		}
+		target = plan.Target()
+	}
+	begun := !c.gpu.Draining.IsZero()
+	switch {
+	case begun && c.gpu.Held:
+		j.drain(c, c.gpu.Holders, heldByAll(c.gpu.Holders))
+	case begun && !c.gpu.Settled:
+		c.say(StepSettle, "%s is empty, and waits for allocations that may be on their way", name(c.gpu))
+	case !begun:
+		c.verdict.Step = StepWait
+		c.takesNothing = !c.gpu.Offered && !c.gpu.Held
+		c.disturbs, c.destroys = len(c.gpu.Holders), max(1, len(c.gpu.Instances))
+	case j.now.Before(c.gpu.NotBefore):
+		c.ready()
+	default:
+		c.apply(target)
+	}
+}
+
+// aim is what a GPU is to do, as it follows "to".
+func (c *change) aim() string {
+	switch {
+	case !c.gpu.Reform:
+		return "be divided into " + layout.Describe(c.gpu.Wanted)
+	case c.gpu.Whole:
+		return "become " + c.gpu.Form
+	default:
+		return "become " + c.gpu.Form + " with " + layout.Describe(c.gpu.Wanted)
+	}
+}
+
+// ready waits for the time of the change.
+func (c *change) ready() {
+	c.verdict.Again = c.gpu.NotBefore
+	c.say(StepReady, "%s is ready to %s, and waits for %s", name(c.gpu), c.aim(), c.gpu.NotBefore.Format(time.RFC3339))
+}
+
+// apply decides for the wanted form and its placements.
+func (c *change) apply(target []gpu.Placement) {
+	c.verdict.Target = target
+	c.say(StepApply, "%s is to %s", name(c.gpu), c.aim())
 }
 
 // finish waits for the agent to make what is decided.
@@ -107,26 +180,23 @@ func (j *judge) plan(c *change) {
 	takesNothing := len(plan.Destroy) == 0 || !c.gpu.Offered && len(plan.MustDrain) == 0
 	switch {
 	case begun && len(plan.MustDrain) > 0:
-		j.drain(c, plan.MustDrain)
+		holders := c.holders(plan.MustDrain)
+		j.drain(c, holders, heldBy(holders, plan.MustDrain))
 	case begun && len(plan.Destroy) > 0 && !c.gpu.Settled:
 		c.say(StepSettle, "%s is empty where it has to be, and waits for allocations that may be on their way", name(c.gpu))
 	case !begun && !takesNothing:
 		c.verdict.Step = StepWait
-		c.needs = plan
+		c.disturbs, c.destroys = len(plan.MustDrain), len(plan.Destroy)
 	case j.now.Before(c.gpu.NotBefore):
-		c.verdict.Again = c.gpu.NotBefore
-		c.say(StepReady, "%s is ready to be divided into %s, and waits for %s",
-			name(c.gpu), layout.Describe(c.gpu.Wanted), c.gpu.NotBefore.Format(time.RFC3339))
+		c.ready()
 	default:
-		c.verdict.Target = plan.Target()
-		c.say(StepApply, "%s is to be divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
+		c.apply(plan.Target())
 	}
 }
 
 // drain waits for those who hold what has to go, and evicts them when their time is over.
-func (j *judge) drain(c *change, busy []gpu.Placement) {
-	holders := c.holders(busy)
-	c.say(StepDrain, "%s waits: %s", name(c.gpu), heldBy(holders, busy))
+func (j *judge) drain(c *change, holders []Holder, held string) {
+	c.say(StepDrain, "%s waits: %s", name(c.gpu), held)
 	if !j.policy.Evict {
 		return
 	}
@@ -165,15 +235,19 @@ func begin(changes []change, most, outOfUse int) {
 		}
 	}
 	slices.SortStableFunc(waiting, func(a, b *change) int {
-		return cmp.Or(cmp.Compare(len(a.needs.MustDrain), len(b.needs.MustDrain)),
-			cmp.Compare(len(a.needs.Destroy), len(b.needs.Destroy)),
+		return cmp.Or(cmp.Compare(a.disturbs, b.disturbs), cmp.Compare(a.destroys, b.destroys),
 			cmp.Compare(a.gpu.Node, b.gpu.Node), cmp.Compare(a.gpu.Minor, b.gpu.Minor), cmp.Compare(a.gpu.UUID, b.gpu.UUID))
 	})
-	for i, c := range waiting {
-		if outOfUse+i < most {
-			c.say(StepBegin, "%s takes no new tenants: it is to be divided into %s", name(c.gpu), layout.Describe(c.gpu.Wanted))
+	for _, c := range waiting {
+		// What is out of use already loses nothing more.
+		free := c.outOfUse || c.takesNothing
+		if free || outOfUse < most {
+			if !free {
+				outOfUse++
+			}
+			c.say(StepBegin, "%s takes no new tenants: it is to %s", name(c.gpu), c.aim())
 			continue
 		}
-		c.say(StepWait, "%s waits to be divided into %s: maxUnavailable is %d", name(c.gpu), layout.Describe(c.gpu.Wanted), most)
+		c.say(StepWait, "%s waits to %s: maxUnavailable is %d", name(c.gpu), c.aim(), most)
 	}
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollout decides in which order the GPUs of a pool get a new layout: which are next, which wait, and for whom.
+// Package rollout decides in which order the GPUs of a pool get a new layout or another form: which are next, which wait,
+// and for whom.
 //
-// maxUnavailable bounds how many GPUs are out of use for their layout at once. A GPU is out of use from the taint with
-// which its change begins until the taint is gone, or while its agent fails to divide it, so that a layout which fails
+// maxUnavailable bounds how many GPUs are out of use for their change at once. A GPU is out of use from the taint with
+// which its change begins until the taint is gone, or while its agent fails to make it so, so that a change which fails
 // stops at that many GPUs. GPUs that are lost or excluded are not counted: nobody knows when they come back. A change
 // that takes nothing away, such as that of a GPU which is new, does not wait at all.
 package rollout
@@ -21,6 +22,18 @@ type GPU struct {
 	Node  string
 	UUID  string
 	Minor int32
+
+	// Form is the wanted form in a few words.
+	Form string
+	// Reform is true where the wanted form is another than that of the decision in force: whoever has any of the GPU has
+	// to go first.
+	Reform bool
+	// Whole is true where the wanted form has no layout: the GPU stays whole, or its instances come and go with claims.
+	Whole bool
+	// Held is true where somebody has the GPU, or any of it.
+	Held bool
+	// Formed is true where the agent offers the GPU in the form of the decision in force.
+	Formed bool
 
 	// Board is how it can be divided.
 	Board layout.Board
@@ -51,13 +64,16 @@ type GPU struct {
 	Failure string
 }
 
-// Holder is somebody who has an instance.
+// Holder is somebody who has an instance, or the GPU.
 type Holder struct {
+	// Placement is the instance; the zero one: the whole GPU, or a share of it.
 	gpu.Placement
 	// Name is a pod's namespace and name, or what else people know the holder by.
 	Name string
 	// Evictable is true for a pod.
 	Evictable bool
+	// UID is a pod's.
+	UID string
 }
 
 // Policy is what the pool says about changes.

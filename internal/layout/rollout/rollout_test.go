@@ -61,6 +61,21 @@ func divided(g *rollout.GPU) { g.Instances = []layout.Instance{{Placement: at("7
 
 func later(g *rollout.GPU) { g.NotBefore = begin().Add(time.Hour) }
 
+// reform has the GPU become whole.
+func reform(g *rollout.GPU) { g.Reform, g.Whole, g.Form, g.Wanted = true, true, "whole, shared by MPS", nil }
+
+// reformed is a GPU whose new form is decided.
+func reformed(g *rollout.GPU) { g.Whole, g.Form, g.Wanted, g.Decided = true, "whole, shared by MPS", nil, nil }
+
+func notOffered(g *rollout.GPU) { g.Offered = false }
+
+func held(name string) option {
+	return func(g *rollout.GPU) {
+		g.Held = true
+		g.Holders = append(g.Holders, rollout.Holder{Name: name, Evictable: true})
+	}
+}
+
 func fresh(g *rollout.GPU) { g.Decided, g.Instances, g.Offered = nil, nil, false }
 
 // TestOneGPU says what is done with a GPU that is alone in its pool.
@@ -216,6 +231,46 @@ func TestOneGPU(t *testing.T) {
 			want: rollout.Verdict{Step: rollout.StepRelease, Message: "GPU 0 of node a stays as it is: there is none"},
 		},
 		{
+			name: "another form begins with a taint", options: []option{reform}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepBegin, Message: "GPU 0 of node a takes no new tenants: it is to become whole, shared by MPS"},
+		},
+		{
+			name: "another form waits for everybody on the GPU", options: []option{reform, settled, held("team/train-0"), held("team/train-1")}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepDrain, Message: "GPU 0 of node a waits: it is held by team/train-0 and team/train-1"},
+		},
+		{
+			name: "who has a GPU that is to change is evicted in the end", options: []option{reform, settled, held("team/train-0")}, policy: evict, after: time.Hour,
+			want: rollout.Verdict{
+				Step: rollout.StepEvict, Evict: []rollout.Holder{{Name: "team/train-0", Evictable: true}},
+				Message: "GPU 0 of node a waits: it is held by team/train-0",
+			},
+		},
+		{
+			name: "an empty GPU changes its form once its taint has settled", options: []option{reform, settled}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepApply, Message: "GPU 0 of node a is to become whole, shared by MPS"},
+		},
+		{
+			name: "a form with a layout comes with its placements", policy: wait,
+			options: []option{settled, func(g *rollout.GPU) { g.Reform, g.Form, g.Decided, g.Instances = true, "divided", nil, nil }},
+			want: rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to become divided with 1 × 7g.80gb"},
+		},
+		{
+			name: "a new form is in change until the agent offers it", options: []option{reformed, settled}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepApplying, Message: "GPU 0 of node a is becoming whole, shared by MPS"},
+		},
+		{
+			name: "what keeps the agent from a new form is said", options: []option{reformed, settled, func(g *rollout.GPU) { g.Failure = "MIG mode is on" }}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepApplying, Message: "GPU 0 of node a could not become whole, shared by MPS: MIG mode is on"},
+		},
+		{
+			name: "then the GPU takes tenants again", options: []option{reformed, settled, func(g *rollout.GPU) { g.Formed = true }}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepRelease, Message: "GPU 0 of node a is whole, shared by MPS"},
+		},
+		{
+			name: "a GPU without a layout that is not in change is left alone", options: []option{reformed, heldBy(0, "t/a")}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepDone},
+		},
+		{
 			name: "a GPU that is away is left alone", options: []option{draining, func(g *rollout.GPU) { g.Away = "is lost" }}, policy: wait,
 			want: rollout.Verdict{Step: rollout.StepAway, Message: "GPU 0 of node a is lost"},
 		},
@@ -251,54 +306,67 @@ func TestTheBound(t *testing.T) {
 	}{
 		{
 			name: "one after another", gpus: [][]option{nil, nil, nil}, most: 1, want: []rollout.Step{begins, waits, waits},
-			message: "0 of 3 GPUs are divided as wanted, 1 in change, 2 waiting; " +
+			message: "0 of 3 GPUs are as wanted, 1 in change, 2 waiting; " +
 				"GPU 0 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
 		},
 		{
 			name: "as many at once as the pool lets", gpus: [][]option{nil, nil, nil}, most: 2, want: []rollout.Step{begins, begins, waits},
-			message: "0 of 3 GPUs are divided as wanted, 2 in change, 1 waiting; " +
+			message: "0 of 3 GPUs are as wanted, 2 in change, 1 waiting; " +
 				"GPU 0 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb; " +
 				"GPU 1 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
 		},
 		{
 			name: "GPUs without tenants come first", gpus: [][]option{both, {heldBy(0, "t/c")}, nil}, most: 2, want: []rollout.Step{waits, begins, begins},
-			message: "0 of 3 GPUs are divided as wanted, 2 in change, 1 waiting; " +
+			message: "0 of 3 GPUs are as wanted, 2 in change, 1 waiting; " +
 				"GPU 1 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb; " +
 				"GPU 2 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
 		},
 		{
 			name: "of equal ones the first node's", gpus: [][]option{{onNode("b")}, {onNode("a")}}, most: 1, want: []rollout.Step{waits, begins},
-			message: "0 of 2 GPUs are divided as wanted, 1 in change, 1 waiting; " +
+			message: "0 of 2 GPUs are as wanted, 1 in change, 1 waiting; " +
 				"GPU 1 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
 		},
 		{
 			name: "one that waits for its tenants holds the others up, and says who they are", gpus: [][]option{append(both, draining), nil}, most: 1,
 			want: []rollout.Step{drains, waits},
-			message: "0 of 2 GPUs are divided as wanted, 1 in change, 1 waiting; " +
+			message: "0 of 2 GPUs are as wanted, 1 in change, 1 waiting; " +
 				"GPU 0 of node a waits: 3g.40gb at 0 is held by t/a, 3g.40gb at 4 is held by t/b",
 		},
 		{
 			name: "one that is done is out of use until its taint is gone", gpus: [][]option{{settled, decided, divided}, nil}, most: 1,
 			want: []rollout.Step{rollout.StepRelease, waits},
-			message: "0 of 2 GPUs are divided as wanted, 1 in change, 1 waiting; " +
+			message: "0 of 2 GPUs are as wanted, 1 in change, 1 waiting; " +
 				"GPU 0 of node a is divided into 1 × 7g.80gb",
 		},
 		{
 			name: "a layout that fails stops at as many GPUs", gpus: [][]option{{decided, broken}, nil}, most: 1,
 			want: []rollout.Step{rollout.StepApplying, waits},
-			message: "0 of 2 GPUs are divided as wanted, 1 in change, 1 waiting; " +
+			message: "0 of 2 GPUs are as wanted, 1 in change, 1 waiting; " +
 				"GPU 0 of node a could not be divided: insufficient resources",
+		},
+		{
+			name: "a GPU that fails does not hold up its own way to another layout", most: 1, want: []rollout.Step{begins, waits},
+			gpus: [][]option{{broken}, nil},
+			message: "0 of 2 GPUs are as wanted, 1 in change, 1 waiting; " +
+				"GPU 0 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
+		},
+		{
+			name: "GPUs that are not offered change their form beside others", most: 1, want: []rollout.Step{begins, begins, waits},
+			gpus: [][]option{{reform, notOffered}, {reform}, {reform}},
+			message: "0 of 3 GPUs are as wanted, 2 in change, 1 waiting; " +
+				"GPU 0 of node a takes no new tenants: it is to become whole, shared by MPS; " +
+				"GPU 1 of node a takes no new tenants: it is to become whole, shared by MPS",
 		},
 		{
 			name: "one that is away holds nobody up", gpus: [][]option{{draining, away}, nil, {decided, divided}}, most: 1,
 			want: []rollout.Step{rollout.StepAway, begins, rollout.StepDone},
-			message: "1 of 3 GPUs are divided as wanted, 1 in change, 1 away; " +
+			message: "1 of 3 GPUs are as wanted, 1 in change, 1 away; " +
 				"GPU 1 of node a takes no new tenants: it is to be divided into 1 × 7g.80gb",
 		},
 		{
 			name: "new ones do not wait for others", gpus: [][]option{append(both, draining), {fresh}, {fresh}}, most: 1,
 			want: []rollout.Step{drains, applies, applies},
-			message: "0 of 3 GPUs are divided as wanted, 3 in change; " +
+			message: "0 of 3 GPUs are as wanted, 3 in change; " +
 				"GPU 0 of node a waits: 3g.40gb at 0 is held by t/a, 3g.40gb at 4 is held by t/b; " +
 				"GPU 1 of node a is to be divided into 1 × 7g.80gb; GPU 2 of node a is to be divided into 1 × 7g.80gb",
 		},

@@ -34,6 +34,20 @@ func heldBy(holders []Holder, busy []gpu.Placement) string {
 	return some(clauses, ", ")
 }
 
+// heldByAll says who has a GPU.
+func heldByAll(holders []Holder) string {
+	if len(holders) == 0 {
+		return "it is held by somebody unknown"
+	}
+	var names []string
+	for _, h := range holders {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return "it is held by " + some(names, " and ")
+}
+
 // some joins the first few of a list and counts the others.
 func some(list []string, separator string) string {
 	if len(list) <= named {
@@ -66,7 +80,7 @@ func summarize(changes []change) Result {
 	if r.Done == len(changes) {
 		return r
 	}
-	counts := []string{fmt.Sprintf("%d of %d GPUs are divided as wanted", r.Done, len(changes))}
+	counts := []string{fmt.Sprintf("%d of %d GPUs are as wanted", r.Done, len(changes))}
 	for _, part := range []struct {
 		n    int
 		what string
