@@ -87,6 +87,7 @@ func parse() *flags {
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "Kubeconfig of the API server. Default: the pod's service account.")
 	set.StringVar(&f.agent.DriverRoot, "driver-root", "/", "Directory in which NVIDIA's driver is installed.")
 	set.StringVar(&f.agent.DevRoot, "dev-root", "", "Directory that holds dev/nvidia*. Default: the driver root.")
+	set.StringVar(&f.agent.ProcDir, "proc-dir", "/proc", "The node's procfs, from which processes that hold GPUs get their names.")
 	set.StringVar(&f.agent.StateDir, "state-dir", "/var/lib/sluice", "Directory of the checkpoint; it must survive a restart of the node.")
 	set.StringVar(&f.agent.ShareDir, "share-dir", "/run/sluice", "Directory of the shares; a tmpfs.")
 	set.StringVar(&f.agent.LibraryPath, "library", "/usr/lib/sluice/libsluice.so", "Library that holds shares inside their processes; empty: shares are only counted.")

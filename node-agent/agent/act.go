@@ -49,7 +49,7 @@ func (a *Agent) record(w world) (plan, error) {
 	p.inUse = p.claims.OnGPU()
 	in := publish.Input{
 		Look: w.look, Decisions: w.gpuNode.Decisions(), Undecided: w.undecided,
-		Record: before, InUse: p.inUse, Foreign: w.foreign,
+		Record: before, InUse: p.inUse, Held: p.held(), Troubles: a.memory.troubles, Foreign: w.foreign,
 	}
 	if w.lost {
 		in.Failed = w.failed
@@ -106,7 +106,7 @@ func (a *Agent) publish(ctx context.Context, w world, p plan) (settled bool, err
 
 // maintain cleans up where the look or the record shows something that no claim accounts for.
 func (a *Agent) maintain(ctx context.Context, w world, p plan) error {
-	if w.failed != "" || (!claims.Unfinished(p.claims) && len(claims.Orphans(w.look, p.claims, p.record)) == 0) {
+	if w.failed != "" || (!claims.Unfinished(p.claims, p.record, w.now) && len(claims.Orphans(w.look, p.claims, p.record)) == 0) {
 		return nil
 	}
 	if err := a.Preparer.Maintain(ctx); err != nil {
@@ -155,6 +155,7 @@ func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error
 		Outcomes: p.outcomes, DriverVersion: w.look.DriverVersion,
 		DriverFailed: w.failed, DriverMessage: w.message, Foreign: w.foreign,
 		Published: publish.Published(w.ours), Settled: settled, PublishError: a.lastPublishError(), InUse: p.inUse,
+		Claims: p.claims, Processes: a.processes(ctx, w, p),
 	})
 	if equality.Semantic.DeepEqual(status, w.gpuNode.Status) {
 		return nil

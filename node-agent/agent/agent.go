@@ -21,6 +21,9 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
 // The rights of the agent. What it may write of them is its own node's, which admission policies see to.
@@ -69,6 +72,16 @@ type Preparer interface {
 	Unprepare(ctx context.Context, uid string) error
 }
 
+// Divider keeps GPUs divided as their static layouts say.
+type Divider interface {
+	Divide(ctx context.Context, look gpu.Node) (divide.Result, error)
+}
+
+// Holders says who holds a GPU.
+type Holders interface {
+	On(ctx context.Context, gpuUUID string, recorded checkpoint.Claims) ([]holders.Process, error)
+}
+
 // Library is what holds limits inside processes.
 type Library interface {
 	// Status is the version that new shares get, "" where there is none for them, and why that does not work.
@@ -113,6 +126,8 @@ type Agent struct {
 	Publisher Publisher
 	Records   Records
 	Preparer  Preparer
+	Divider   Divider
+	Holders   Holders
 	Library   Library
 	Metrics   *Metrics
 	Clock     clock.Clock
@@ -142,6 +157,7 @@ type memory struct {
 	sweepAt      time.Time
 	suspects     map[string]time.Time
 	lastTrouble  string
+	troubles     map[string]publish.Trouble
 }
 
 // Trigger makes the next pass come soon. It never blocks.
@@ -236,6 +252,9 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return a.Intervals.DriverRetry, err
 	}
+	plan, err = a.divide(ctx, &world, plan)
+	failed = append(failed, err)
+	next = a.nextFor(world, plan, next)
 	if plan.reorderIn > 0 {
 		next = min(next, plan.reorderIn)
 	}

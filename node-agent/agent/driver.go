@@ -11,6 +11,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
@@ -28,6 +30,8 @@ type Driver struct {
 var (
 	_ claims.Hardware  = &Driver{}
 	_ measure.Hardware = &Driver{}
+	_ divide.Hardware  = &Driver{}
+	_ holders.Hardware = &Driver{}
 )
 
 func (d *Driver) open() (*nvml.Door, error) {
@@ -134,6 +138,15 @@ func (d *Driver) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]n
 		return nil, err
 	}
 	return door.Processes(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// Holders are the processes on a GPU and its MIG instances.
+func (d *Driver) Holders(ctx context.Context, gpuUUID string) ([]nvml.Holder, error) {
+	door, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return door.Holders(ctx, gpuUUID) //nolint:wrapcheck // the door's errors say what was being done
 }
 
 // judgeLook is the reason and the message of a look that failed. Single sick GPUs are a message without a reason: the

@@ -23,6 +23,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
 )
 
 // rig is an agent whose outside is in memory.
@@ -45,6 +47,9 @@ type rig struct {
 	publishes  int
 	statuses   int
 	maintained int
+	divided    divide.Result
+	divides    int
+	processes  []holders.Process
 	gone       []string
 	released   []string
 	stuck      bool
@@ -65,7 +70,7 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Library: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, Library: r, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
@@ -115,6 +120,13 @@ func (r *rig) Publish(_ context.Context, list []resourceslice.Slice) error {
 		r.generation++
 	}
 	return nil
+}
+func (r *rig) Divide(context.Context, gpu.Node) (divide.Result, error) {
+	r.divides++
+	return r.divided, nil
+}
+func (r *rig) On(context.Context, string, checkpoint.Claims) ([]holders.Process, error) {
+	return r.processes, nil
 }
 func (r *rig) Maintain(context.Context) error         { r.maintained++; return nil }
 func (r *rig) Gone(context.Context) ([]string, error) { return r.gone, nil }

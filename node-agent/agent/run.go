@@ -19,7 +19,9 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/dra"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
@@ -43,6 +45,8 @@ type Config struct {
 	PluginsDir, RegistrarDir string
 	// LibraryPath is libsluice.so as it is installed with the agent; "" leaves shares without it.
 	LibraryPath string
+	// ProcDir is the node's procfs.
+	ProcDir string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
 	CDIHookPath string
 
@@ -89,19 +93,33 @@ func Run(ctx context.Context, c Config) error {
 	}
 	// Agents in pods of their own have sockets of their own and overlap. Without a pod there is one socket a node: the
 	// later agent would take it from the earlier one, so it waits until that has ended.
-	active := c.PodUID == ""
+	var resign func()
+	if c.PodUID == "" {
+		resign, err = BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
+	} else {
+		resign, err = tryActive(c.StateDir)
+	}
+	if err != nil {
+		return ended(ctx, err)
+	}
+	active := resign != nil
 	if active {
-		resign, err := BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
-		if err != nil {
-			return ended(ctx, err)
-		}
 		defer resign()
 	}
 	if err := recoverClaims(ctx, preparer, c.Log); err != nil {
 		return err
 	}
+	finder := &holders.Finder{Hardware: driver, Proc: c.ProcDir}
+	divider := &divide.Divider{
+		BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
+	}
+	back := &comeback{divider: divider, hardware: driver, preparer: preparer, log: c.Log.WithName("divide")}
+	if active {
+		back.try(ctx)
+	}
 	agent := &Agent{
 		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
+		Divider: divider, Holders: finder,
 		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	server, err := dra.Start(ctx, dra.Options{
@@ -123,11 +141,13 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver)))
+	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver), back))
 }
 
 // lead runs the loop as the node's active agent.
-func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter) error {
+func lead(
+	ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter, back *comeback,
+) error {
 	c.Log.Info("This is the node's active agent")
 	if err := doors.library.Lead(); err != nil {
 		c.Log.Error(err, "Other agents of the node are not told which library this one places")
@@ -139,9 +159,13 @@ func lead(ctx context.Context, c Config, agent *Agent, cluster *APICluster, door
 	beside.Go(func() { meter.Run(ctx, c.Clock) })
 	defer beside.Wait()
 	defer stop()
+	away, there := context.WithCancel(ctx)
+	defer there()
+	beside.Go(func() { back.until(away, c.Clock, c.Intervals.DriverRetry) })
 	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
 		return err
 	}
+	there()
 	return agent.Run(ctx)
 }
 
@@ -189,7 +213,8 @@ func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*c
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
 		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster,
-		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")}, Log: c.Log.WithName("claims"),
+		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
+		Clock:    c.Clock, Log: c.Log.WithName("claims"),
 	}, nil
 }
 

@@ -98,10 +98,16 @@ func mounts(dir, inside string, enforced bool, placed library.Placed) []Mount {
 	)
 }
 
-// computeShare is in hundredths of a percent of the result's own device, which a MIG instance has all of.
+// computeShare is in hundredths of a percent of the result's own device. A MIG instance is all the claim's, or shared: then
+// what was granted is percent of the whole GPU.
 func computeShare(r checkpoint.Result) uint32 {
-	if r.Placement != nil {
-		return wholeGPU * 100
+	const all = wholeGPU * 100
+	switch {
+	case r.Placement == nil:
+		return uint32(r.Compute * 100)
+	case !r.Shared || r.DeviceCompute <= 0:
+		return all
+	default:
+		return uint32(min(all, r.Compute*all/r.DeviceCompute))
 	}
-	return uint32(r.Compute * 100)
 }

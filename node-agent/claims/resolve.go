@@ -60,7 +60,10 @@ func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpo
 		return result, refuse("device %s is not published by this node", r.Device)
 	}
 	result.GPU = offered.Facts.UUID
-	if offered.Form.Partitioning == v1alpha1.PartitioningMIG {
+	switch {
+	case devices.Static(offered.Form):
+		return standing(result, r, offered)
+	case offered.Form.Partitioning == v1alpha1.PartitioningMIG:
 		return placed(result, offered)
 	}
 	if r.Device != devices.Name(minor) {
@@ -86,8 +89,15 @@ func placed(result checkpoint.Result, offered *checkpoint.PublishedGPU) (checkpo
 func whole(
 	result checkpoint.Result, r *resourceapi.DeviceRequestAllocationResult, offered *checkpoint.PublishedGPU,
 ) (checkpoint.Result, error) {
-	result.Memory, result.Compute = offered.Facts.MemoryBytes, wholeGPU
-	shared := offered.Form.Sharing != v1alpha1.SharingExclusive
+	return amounts(result, r, offered.Form.Sharing, offered.Facts.MemoryBytes, wholeGPU)
+}
+
+// amounts are what was granted of a device: all of it, or what the share carries.
+func amounts(
+	result checkpoint.Result, r *resourceapi.DeviceRequestAllocationResult, mode v1alpha1.SharingMode, deviceMemory, deviceCompute int64,
+) (checkpoint.Result, error) {
+	result.Memory, result.Compute = deviceMemory, deviceCompute
+	shared := mode != v1alpha1.SharingExclusive
 	if result.Admin {
 		return result, nil
 	}
@@ -105,7 +115,7 @@ func whole(
 	}
 	result.Shared = true
 	result.Memory, result.Compute = memory.Value(), compute.Value()
-	result.Enforced = offered.Form.Sharing == v1alpha1.SharingSoftware
+	result.Enforced = mode == v1alpha1.SharingSoftware
 	return result, nil
 }
 

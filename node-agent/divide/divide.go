@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/nvml"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -91,11 +92,19 @@ func (d *Divider) Divide(ctx context.Context, look gpu.Node) (Result, error) {
 	if records, err = d.read(); err != nil {
 		return Result{}, err
 	}
-	// Single sick GPUs are left out of a look that is right for the others.
-	look, lookErr := d.Hardware.Look(ctx)
+	look, lookErr := d.look(ctx)
 	list, planErr := d.plan(ctx, look, records)
 	result, err := d.carryOut(ctx, list, records)
 	return result, errors.Join(lookErr, planErr, err)
+}
+
+// look leaves out single sick GPUs: it is right for the others.
+func (d *Divider) look(ctx context.Context) (gpu.Node, error) {
+	look, err := d.Hardware.Look(ctx)
+	if err != nil && !errors.Is(err, nvml.ErrSick) {
+		return look, fmt.Errorf("looking at the GPUs: %w", err)
+	}
+	return look, nil
 }
 
 // idle is true where nothing is to be done and nothing to be recorded.
@@ -240,7 +249,7 @@ func owesRecord(list []work, r records) bool {
 
 // settle forgets the instances that are neither there nor wanted.
 func (d *Divider) settle(ctx context.Context, r records) error {
-	look, err := d.Hardware.Look(ctx)
+	look, err := d.look(ctx)
 	if err != nil {
 		return fmt.Errorf("looking at what became of the instances: %w", err)
 	}

@@ -25,7 +25,11 @@ func facts() checkpoint.Facts {
 	return checkpoint.Facts{
 		UUID: "GPU-0", Minor: 0, Product: "NVIDIA H100", Architecture: "Hopper", MemoryBytes: 80 << 30, ComputeSlices: 7,
 		Profiles: []checkpoint.Profile{
-			{Name: "3g.40gb", MemoryBytes: 40 << 30, ComputeSlices: 3}, {Name: "1g.10gb", MemoryBytes: 10 << 30, ComputeSlices: 1},
+			{Name: "3g.40gb", MemoryBytes: 40 << 30, ComputeSlices: 3, MemorySlices: 4, Starts: []int{0, 4}, Max: 2},
+			{
+				Name: "1g.10gb", MemoryBytes: 10 << 30, ComputeSlices: 1, MemorySlices: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}, Max: 7,
+				Decoders: 1,
+			},
 		},
 	}
 }
@@ -68,8 +72,15 @@ func TestStatus(t *testing.T) {
 			Published: v1alpha1.PublishedForm{Pool: "shared"}, Reason: v1alpha1.ReasonPublished,
 		}},
 		Profiles: []v1alpha1.MIGProfile{
-			{Product: "NVIDIA H100", Name: "1g.10gb", Memory: resource.NewQuantity(10<<30, resource.BinarySI), Compute: 14},
-			{Product: "NVIDIA H100", Name: "3g.40gb", Memory: resource.NewQuantity(40<<30, resource.BinarySI), Compute: 42},
+			{
+				Product: "NVIDIA H100", Name: "1g.10gb", Memory: resource.NewQuantity(10<<30, resource.BinarySI), Compute: 14,
+				ComputeSlices: 1, MemorySlices: 1, Starts: []int32{0, 1, 2, 3, 4, 5, 6}, Max: 7,
+				Engines: v1alpha1.MediaEngines{Decoders: ptr.To[int32](1)},
+			},
+			{
+				Product: "NVIDIA H100", Name: "3g.40gb", Memory: resource.NewQuantity(40<<30, resource.BinarySI), Compute: 42,
+				ComputeSlices: 3, MemorySlices: 4, Starts: []int32{0, 4}, Max: 2,
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
