@@ -62,10 +62,14 @@ func divided(g *rollout.GPU) { g.Instances = []layout.Instance{{Placement: at("7
 func later(g *rollout.GPU) { g.NotBefore = begin().Add(time.Hour) }
 
 // reform has the GPU become whole.
-func reform(g *rollout.GPU) { g.Reform, g.Whole, g.Form, g.Wanted = true, true, "whole, shared by MPS", nil }
+func reform(g *rollout.GPU) {
+	g.Reform, g.Whole, g.Form, g.Wanted = true, true, "whole, shared by MPS", nil
+}
 
 // reformed is a GPU whose new form is decided.
-func reformed(g *rollout.GPU) { g.Whole, g.Form, g.Wanted, g.Decided = true, "whole, shared by MPS", nil, nil }
+func reformed(g *rollout.GPU) {
+	g.Whole, g.Form, g.Wanted, g.Decided = true, "whole, shared by MPS", nil, nil
+}
 
 func notOffered(g *rollout.GPU) { g.Offered = false }
 
@@ -252,7 +256,7 @@ func TestOneGPU(t *testing.T) {
 		{
 			name: "a form with a layout comes with its placements", policy: wait,
 			options: []option{settled, func(g *rollout.GPU) { g.Reform, g.Form, g.Decided, g.Instances = true, "divided", nil, nil }},
-			want: rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to become divided with 1 × 7g.80gb"},
+			want:    rollout.Verdict{Step: rollout.StepApply, Target: whole, Message: "GPU 0 of node a is to become divided with 1 × 7g.80gb"},
 		},
 		{
 			name: "a new form is in change until the agent offers it", options: []option{reformed, settled}, policy: wait,
