@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
@@ -263,7 +264,7 @@ func (d *Divider) settle(ctx context.Context, r records) error {
 			return !wanted && !there
 		})
 		// A GPU whose instances come and go with claims has nothing of a layout any more.
-		dynamic := offered != nil && offered.Form.Partitioning != "" && !devices.Static(offered.Form)
+		dynamic := offered != nil && offered.Form.Partitioning == v1alpha1.PartitioningMIG && !devices.Static(offered.Form)
 		if len(kept) > 0 && !dynamic {
 			made.GPUs[uuid] = kept
 		}
