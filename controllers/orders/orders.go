@@ -138,7 +138,7 @@ func changedNodes(before, after rollouts.Plan) []string {
 
 // sameReport says whether two plans say the same to people.
 func sameReport(a, b rollouts.Plan) bool {
-	return a.Message == b.Message && a.Reason == b.Reason && a.RefusedReason == b.RefusedReason &&
+	return a.Generation == b.Generation && a.Message == b.Message && a.Reason == b.Reason && a.RefusedReason == b.RefusedReason &&
 		apiequality.Semantic.DeepEqual(a.Counts, b.Counts) && reflect.DeepEqual(a.Refused, b.Refused)
 }
 

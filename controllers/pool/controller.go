@@ -154,8 +154,10 @@ func (r *Reconciler) gather(ctx context.Context, pool *v1alpha1.GPUPool) (poolst
 	}
 	in.Needs = classes.Needs(in.Pools, nodes, r.extendedResources)
 	var planned bool
-	if in.Plan, planned = r.book.Plan(pool.Name); !planned {
-		in.Plan = rollouts.Make(rollouts.Input{Pool: pool, Nodes: in.Nodes, Jitter: r.jitter, Now: in.Now})
+	if in.Plan, planned = r.book.Plan(pool.Name); !planned || in.Plan.Generation != pool.Generation {
+		in.Plan = rollouts.Make(rollouts.Input{
+			Pool: pool, Nodes: in.Nodes, Begun: r.book.Begun(pool.Name), Jitter: r.jitter, Now: in.Now,
+		})
 	}
 	return in, nil
 }

@@ -43,6 +43,8 @@ type Eviction struct {
 
 // Plan is what is to be done with the GPUs of a pool, and what is to be said about it.
 type Plan struct {
+	// Generation is that of the pool's spec which the plan carries out.
+	Generation int64
 	// Orders are by node.
 	Orders map[string]assign.Orders
 	// Evictions are pods whose time is over.
@@ -61,7 +63,10 @@ type Plan struct {
 
 // Make plans a pool's rollout. A pool that is being deleted changes nothing any more.
 func Make(in Input) Plan {
-	plan := Plan{Orders: map[string]assign.Orders{}, Reason: v1alpha1.ReasonRolledOut, RefusedReason: v1alpha1.ReasonLayoutsPossible}
+	plan := Plan{
+		Generation: in.Pool.Generation, Orders: map[string]assign.Orders{},
+		Reason: v1alpha1.ReasonRolledOut, RefusedReason: v1alpha1.ReasonLayoutsPossible,
+	}
 	if !in.Pool.DeletionTimestamp.IsZero() {
 		return plan
 	}
