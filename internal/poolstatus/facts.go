@@ -139,7 +139,7 @@ func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alp
 	}
 	if isPublished(reported, d) {
 		f.published++
-		f.offeredMem += devices.PublishedMemory(reported.MemoryBytes(), d.MemoryPercent)
+		f.offeredMem += offeredMemory(node.GPUNode, reported, d)
 		return
 	}
 	f.unpublished = append(f.unpublished, place{
@@ -219,6 +219,22 @@ func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
 	p := reported.Published
 	return offered && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == "" &&
 		(p.Strategy == d.Strategy || p.Strategy == "" && d.Strategy == v1alpha1.MIGDynamic)
+}
+
+// offeredMemory is what a GPU, or the instances of its layout, publish.
+func offeredMemory(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) int64 {
+	if assign.StrategyOf(*d) != v1alpha1.MIGStatic {
+		return devices.PublishedMemory(reported.MemoryBytes(), d.MemoryPercent)
+	}
+	var sum int64
+	for _, instance := range d.Instances {
+		for _, profile := range node.Status.Profiles {
+			if profile.Product == reported.Product && profile.Name == instance.Profile {
+				sum += devices.PublishedMemory(profile.MemoryBytes(), d.MemoryPercent)
+			}
+		}
+	}
+	return sum
 }
 
 // allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.
