@@ -79,7 +79,7 @@ func (d *Divider) Divide(ctx context.Context, look gpu.Node) (Result, error) {
 		return Result{}, err
 	}
 	list, err := d.plan(ctx, look, records)
-	if err != nil || idle(list, records) {
+	if err != nil || idle(list, look, records) {
 		return Result{Troubles: troubles(list)}, err
 	}
 	unlock, err := d.Records.Lock()
@@ -109,12 +109,11 @@ func (d *Divider) look(ctx context.Context) (gpu.Node, error) {
 }
 
 // idle is true where nothing is to be done and nothing to be recorded.
-func idle(list []work, r records) bool {
+func idle(list []work, look gpu.Node, r records) bool {
 	return !slices.ContainsFunc(list, func(w work) bool {
-		known := func(p gpu.Placement) bool { return r.made.Has(w.uuid, p) }
-		unknown := slices.ContainsFunc(w.keep, func(p gpu.Placement) bool { return !known(p) })
-		return !w.nothing() || unknown
-	}) && !owesRecord(list, r)
+		unknown := slices.ContainsFunc(w.keep, func(p gpu.Placement) bool { return !r.made.Has(w.uuid, p) })
+		return unknown || !w.nothing()
+	}) && equality.Semantic.DeepEqual(left(look, r), r.made)
 }
 
 func troubles(list []work) map[string]publish.Trouble {
@@ -240,35 +239,13 @@ func factsOf(uuid string, published checkpoint.Published) gpu.GPU {
 	return offered.Facts.GPU()
 }
 
-// owesRecord is true where a GPU that has left still has a record although nothing of it is left to do.
-func owesRecord(list []work, r records) bool {
-	return slices.ContainsFunc(list, func(w work) bool {
-		offered := r.published.ByUUID(w.uuid)
-		return w.nothing() && (offered == nil || !devices.Static(offered.Form))
-	})
-}
-
 // settle forgets the instances that are neither there nor wanted.
 func (d *Divider) settle(ctx context.Context, r records) error {
 	look, err := d.look(ctx)
 	if err != nil {
 		return fmt.Errorf("looking at what became of the instances: %w", err)
 	}
-	made := checkpoint.Made{Version: r.made.Version, GPUs: map[string][]checkpoint.Placement{}}
-	for uuid, placements := range r.made.GPUs {
-		g := look.ByUUID(uuid)
-		offered := r.published.ByUUID(uuid)
-		kept := slices.DeleteFunc(slices.Clone(placements), func(p checkpoint.Placement) bool {
-			wanted := offered != nil && slices.Contains(devices.Wanted(offered.Form), p.GPU())
-			there := g == nil || slices.ContainsFunc(g.Instances, func(i gpu.Instance) bool { return placement(i) == p.GPU() })
-			return !wanted && !there
-		})
-		// A GPU whose instances come and go with claims has nothing of a layout any more.
-		dynamic := offered != nil && offered.Form.Partitioning == v1alpha1.PartitioningMIG && !devices.Static(offered.Form)
-		if len(kept) > 0 && !dynamic {
-			made.GPUs[uuid] = kept
-		}
-	}
+	made := left(look, r)
 	if equality.Semantic.DeepEqual(made, r.made) {
 		return nil
 	}
@@ -276,4 +253,26 @@ func (d *Divider) settle(ctx context.Context, r records) error {
 		return fmt.Errorf("recording which instances are left: %w", err)
 	}
 	return nil
+}
+
+// left is the record without the instances that are neither there nor wanted, and without the GPUs whose instances come and
+// go with claims: those have nothing of a layout any more.
+func left(look gpu.Node, r records) checkpoint.Made {
+	made := checkpoint.Made{Version: r.made.Version, GPUs: map[string][]checkpoint.Placement{}}
+	for uuid, placements := range r.made.GPUs {
+		g := look.ByUUID(uuid)
+		offered := r.published.ByUUID(uuid)
+		if offered != nil && offered.Form.Partitioning == v1alpha1.PartitioningMIG && !devices.Static(offered.Form) {
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(placements), func(p checkpoint.Placement) bool {
+			wanted := offered != nil && slices.Contains(devices.Wanted(offered.Form), p.GPU())
+			there := g == nil || slices.ContainsFunc(g.Instances, func(i gpu.Instance) bool { return placement(i) == p.GPU() })
+			return !wanted && !there
+		})
+		if len(kept) > 0 {
+			made.GPUs[uuid] = kept
+		}
+	}
+	return made
 }
