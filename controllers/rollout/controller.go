@@ -33,7 +33,7 @@ import (
 
 const (
 	// burst is how long changes around a pool are gathered into one plan.
-	burst = 250 * time.Millisecond
+	burst = 500 * time.Millisecond
 	// soonest is how soon a plan is made again for the clock alone: nodes follow a schedule one after the other.
 	soonest = time.Second
 )

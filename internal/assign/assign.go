@@ -151,15 +151,9 @@ func (c contest) tainted(d v1alpha1.GPUDecision, reason v1alpha1.TaintReason) *v
 // just what the pool holds: a slip of the pen must not drain a pool.
 func (c contest) selects(pool *v1alpha1.GPUPool) bool {
 	if _, err := NodeSelector(pool); err != nil {
-		return c.inForce != nil && c.inForce.Pool == pool.Name && selectsGPU(pool, c.uuid, c.gpu)
+		return c.inForce != nil && c.inForce.Pool == pool.Name && SelectsGPU(pool, c.uuid, c.gpu)
 	}
 	return Selects(pool, c.node.Labels, c.uuid, c.gpu)
-}
-
-// Keeps says whether a pool selects a GPU of a node for which it has the decision in force.
-func Keeps(pool *v1alpha1.GPUPool, node Node, d *v1alpha1.GPUDecision, gpu *v1alpha1.GPUStatus) bool {
-	c := contest{node: node, uuid: d.UUID, gpu: gpu, inForce: d}
-	return d.Pool == pool.Name && c.selects(pool)
 }
 
 // incumbent is the pool whose decision is in force; nil where it does not exist any more.

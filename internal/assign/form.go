@@ -89,11 +89,11 @@ func StrategyOf(d v1alpha1.GPUDecision) v1alpha1.MIGStrategy {
 // Selects says whether a pool's selectors match a GPU. Of a GPU that the agent does not report only the UUID is known:
 // its product and minor are taken to match, so that a lost GPU does not leave its pool.
 func Selects(pool *v1alpha1.GPUPool, nodeLabels map[string]string, uuid string, gpu *v1alpha1.GPUStatus) bool {
-	return SelectsNode(pool, nodeLabels) && selectsGPU(pool, uuid, gpu)
+	return SelectsNode(pool, nodeLabels) && SelectsGPU(pool, uuid, gpu)
 }
 
-// selectsGPU says whether a pool's gpuSelector matches a GPU.
-func selectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bool {
+// SelectsGPU says whether a pool's gpuSelector matches a GPU.
+func SelectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bool {
 	s := pool.Spec.GPUSelector
 	switch {
 	case len(s.UUIDs) > 0 && !slices.Contains(s.UUIDs, uuid):

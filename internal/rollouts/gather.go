@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -33,18 +34,23 @@ type candidate struct {
 type gatherer struct {
 	in    Input
 	table timetable.Timetable
-	rules map[*v1alpha1.GPUPool][]layout.Rule
+	// selector is the pool's nodeSelector; nil where it cannot be read.
+	selector labels.Selector
+	rules    map[*v1alpha1.GPUPool][]layout.Rule
 }
 
 // onNode are a node's GPUs that stay in the pool.
 func (g *gatherer) onNode(node assign.Node) []candidate {
+	if !g.keepsNode(node) {
+		return nil
+	}
 	var found []candidate
 	moment := g.table.At(node.GPUNode.Name, g.in.Now)
 	inForce := assign.InForce(node)
 	for _, uuid := range slices.Sorted(maps.Keys(inForce)) {
 		d := inForce[uuid]
 		reported := find(node.GPUNode, uuid)
-		if !assign.Keeps(g.in.Pool, node, d, reported) {
+		if d.Pool != g.in.Pool.Name || !assign.SelectsGPU(g.in.Pool, uuid, reported) {
 			continue
 		}
 		c := g.candidate(node, reported, d, moment)
@@ -52,6 +58,11 @@ func (g *gatherer) onNode(node assign.Node) []candidate {
 		found = append(found, c)
 	}
 	return found
+}
+
+// keepsNode says whether the pool selects a node. One whose nodeSelector cannot be read keeps what it has.
+func (g *gatherer) keepsNode(node assign.Node) bool {
+	return g.selector == nil || g.selector.Matches(labels.Set(node.Labels))
 }
 
 func (g *gatherer) candidate(

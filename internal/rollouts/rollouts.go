@@ -71,6 +71,9 @@ func Make(in Input) Plan {
 		return plan
 	}
 	g := gatherer{in: in, table: timetable.Of(in.Pool, in.Jitter), rules: map[*v1alpha1.GPUPool][]layout.Rule{}}
+	if selector, err := assign.NodeSelector(in.Pool); err == nil {
+		g.selector = selector
+	}
 	var candidates []candidate
 	for _, node := range in.Nodes {
 		candidates = append(candidates, g.onNode(node)...)
