@@ -84,6 +84,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Named("rollout").
 		For(&v1alpha1.GPUPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.GPUNode{}, around).
+		WatchesMetadata(view.NodeMetadata(), around, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&resourceapi.ResourceClaim{}, around, builder.WithPredicates(watch.AllocationChanged())).
 		Complete(r)
 }

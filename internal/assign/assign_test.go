@@ -14,6 +14,8 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/layout/rollout"
 	"github.com/sluice-gpu/sluice/internal/rollouts"
 )
 
@@ -159,6 +161,28 @@ func (s situation) decide() (*v1alpha1.GPUDecision, bool) {
 		return nil, len(result.Settling) > 0
 	}
 	return &result.Decisions[0], len(result.Settling) > 0
+}
+
+func TestAnOrderOfAnOlderSpecIsVoid(t *testing.T) {
+	p := pool("p", 1, static)
+	s := situation{pools: []v1alpha1.GPUPool{p}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged)}
+	node := s.node()
+	orders := s.orders(node)
+	order := orders[uuid]
+	order.Step, order.Target = rollout.StepApply, []gpu.Placement{{Profile: "1g.10gb", Start: 6}}
+	for name, tc := range map[string]struct {
+		generation int64
+		want       v1alpha1.MIGStrategy
+	}{
+		"of this spec": {generation: 0, want: v1alpha1.MIGStatic},
+		"of another":   {generation: 1, want: ""},
+	} {
+		order.Generation = tc.generation
+		got := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: assign.TaintSettled}, assign.Orders{uuid: order}, now)
+		if got.Decisions[0].Strategy != tc.want {
+			t.Errorf("an order %s: want strategy %q, got %q", name, tc.want, got.Decisions[0].Strategy)
+		}
+	}
 }
 
 func TestDecide(t *testing.T) {

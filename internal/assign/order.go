@@ -19,6 +19,8 @@ type Orders map[string]Order
 // Order is what a pool's rollout has decided for one GPU. It was made from what was known of all GPUs of the pool a moment
 // ago; what cannot be taken back is held against what is known of the node.
 type Order struct {
+	// Generation is that of the pool's spec which the order carries out. Under another one it is void.
+	Generation int64
 	// Step is what is to be done.
 	Step rollout.Step
 	// Target are the instances that the GPU is to have; with StepApply only, and only with a layout.
@@ -45,6 +47,9 @@ func (c contest) stay(pool *v1alpha1.GPUPool, age TaintAge) (*v1alpha1.GPUDecisi
 	}
 	if !OfRollout(kept.Taint) {
 		kept.Taint, kept.TaintedSince = "", metav1.Time{}
+	}
+	if c.order.Generation != pool.Generation {
+		return &kept, false
 	}
 	switch c.order.Step {
 	case rollout.StepBegin, rollout.StepDrain, rollout.StepEvict, rollout.StepSettle, rollout.StepReady:
@@ -73,7 +78,10 @@ func (c contest) change(d v1alpha1.GPUDecision) *v1alpha1.GPUDecision {
 func (c contest) apply(kept, wanted v1alpha1.GPUDecision, age TaintAge) (*v1alpha1.GPUDecision, bool) {
 	next := wanted
 	next.Taint, next.TaintedSince = kept.Taint, kept.TaintedSince
-	next.Instances = instancesOf(c.order.Target)
+	next.Instances = nil
+	if StrategyOf(wanted) == v1alpha1.MIGStatic {
+		next.Instances = instancesOf(c.order.Target)
+	}
 	switch c.hindrance(kept, next, age) {
 	case hindranceNone:
 		return &next, false

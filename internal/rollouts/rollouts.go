@@ -101,7 +101,9 @@ func (p *Plan) add(c candidate, v rollout.Verdict) {
 	if p.Orders[c.fact.Node] == nil {
 		p.Orders[c.fact.Node] = assign.Orders{}
 	}
-	p.Orders[c.fact.Node][c.fact.UUID] = assign.Order{Step: v.Step, Target: v.Target, Taint: c.taint}
+	p.Orders[c.fact.Node][c.fact.UUID] = assign.Order{
+		Generation: p.Generation, Step: v.Step, Target: v.Target, Taint: c.taint,
+	}
 	p.Again = timetable.Earlier(timetable.Earlier(p.Again, c.again), v.Again)
 	for _, h := range v.Evict {
 		p.Evictions = append(p.Evictions, Eviction{h, c.fact.Node, c.fact.UUID, c.taint})

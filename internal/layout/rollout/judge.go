@@ -109,7 +109,7 @@ func (j *judge) reform(c *change) {
 	case begun && c.gpu.Held:
 		j.drain(c, c.gpu.Holders, heldByAll(c.gpu.Holders))
 	case begun && !c.gpu.Settled:
-		c.say(StepSettle, "%s is empty, and waits for allocations that may be on their way", name(c.gpu))
+		c.say(StepSettle, "%s is empty, and waits for its node's agent to take it from the scheduler", name(c.gpu))
 	case !begun:
 		c.verdict.Step = StepWait
 		c.takesNothing = !c.gpu.Offered && !c.gpu.Held
@@ -183,7 +183,7 @@ func (j *judge) plan(c *change) {
 		holders := c.holders(plan.MustDrain)
 		j.drain(c, holders, heldBy(holders, plan.MustDrain))
 	case begun && len(plan.Destroy) > 0 && !c.gpu.Settled:
-		c.say(StepSettle, "%s is empty where it has to be, and waits for allocations that may be on their way", name(c.gpu))
+		c.say(StepSettle, "%s is empty where it has to be, and waits for its node's agent to take it from the scheduler", name(c.gpu))
 	case !begun && !takesNothing:
 		c.verdict.Step = StepWait
 		c.disturbs, c.destroys = len(plan.MustDrain), len(plan.Destroy)

@@ -55,7 +55,7 @@ type GPU struct {
 
 	// Draining is when the change began, with a taint; zero: there is no taint.
 	Draining time.Time
-	// Settled is true once the taint has been published for so long that no allocation can be on its way.
+	// Settled is true once the node's agent has published the taint.
 	Settled bool
 
 	// Away is a clause that says why the GPU cannot be changed at all now; "" where it can.
@@ -104,7 +104,7 @@ const (
 	StepDrain Step = "Drain"
 	// StepEvict: evict the pods that hold them; what else holds them is waited for.
 	StepEvict Step = "Evict"
-	// StepSettle: nobody holds them any more, but an allocation may still be on its way.
+	// StepSettle: nobody holds them any more, but the agent has not taken the GPU from the scheduler yet.
 	StepSettle Step = "Settle"
 	// StepReady: the GPU could be divided, and waits for the time of its layout.
 	StepReady Step = "Ready"

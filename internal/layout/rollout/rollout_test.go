@@ -170,8 +170,8 @@ func TestOneGPU(t *testing.T) {
 			},
 		},
 		{
-			name: "an empty GPU waits until its taint has settled", options: []option{draining}, policy: wait,
-			want: rollout.Verdict{Step: rollout.StepSettle, Message: "GPU 0 of node a is empty where it has to be, and waits for allocations that may be on their way"},
+			name: "an empty GPU waits until its taint is published", options: []option{draining}, policy: wait,
+			want: rollout.Verdict{Step: rollout.StepSettle, Message: "GPU 0 of node a is empty where it has to be, and waits for its node's agent to take it from the scheduler"},
 		},
 		{
 			name: "then it is divided", options: []option{settled}, policy: wait,
@@ -250,7 +250,7 @@ func TestOneGPU(t *testing.T) {
 			},
 		},
 		{
-			name: "an empty GPU changes its form once its taint has settled", options: []option{reform, settled}, policy: wait,
+			name: "an empty GPU changes its form once its taint is published", options: []option{reform, settled}, policy: wait,
 			want: rollout.Verdict{Step: rollout.StepApply, Message: "GPU 0 of node a is to become whole, shared by MPS"},
 		},
 		{
