@@ -46,6 +46,7 @@ func (a *Agent) record(w world) (plan, error) {
 	if err != nil {
 		return plan{}, fmt.Errorf("reading the published devices: %w", err)
 	}
+	a.rememberTimeSlices(before)
 	p.inUse = p.claims.OnGPU()
 	in := publish.Input{
 		Look: w.look, Decisions: w.gpuNode.Decisions(), Undecided: w.undecided,

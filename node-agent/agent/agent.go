@@ -128,11 +128,13 @@ type Agent struct {
 	Preparer  Preparer
 	Divider   Divider
 	Holders   Holders
-	Library   Library
-	Metrics   *Metrics
-	Clock     clock.Clock
-	Intervals Intervals
-	Log       logr.Logger
+	// TimeSlicer sets what NVML cannot.
+	TimeSlicer TimeSlicer
+	Library    Library
+	Metrics    *Metrics
+	Clock      clock.Clock
+	Intervals  Intervals
+	Log        logr.Logger
 
 	triggerOnce sync.Once
 	triggers    chan struct{}
@@ -158,6 +160,7 @@ type memory struct {
 	suspects     map[string]time.Time
 	lastTrouble  string
 	troubles     map[string]publish.Trouble
+	timeSlices   map[string]v1alpha1.TimeSlice
 }
 
 // Trigger makes the next pass come soon. It never blocks.
@@ -263,7 +266,7 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if !settled {
 		next = min(next, a.Intervals.Republish)
 	}
-	failed = append(failed, a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
+	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
 	if err := errors.Join(failed...); err != nil {
 		return min(next, a.Intervals.Republish), fmt.Errorf("bringing the node in line: %w", err)
 	}

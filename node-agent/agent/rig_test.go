@@ -42,17 +42,19 @@ type rig struct {
 	node    corev1.Node
 	foreign []resourceapi.ResourceSlice
 
-	stored     []resourceslice.Slice
-	generation int64
-	publishes  int
-	statuses   int
-	maintained int
-	divided    divide.Result
-	divides    int
-	processes  []holders.Process
-	gone       []string
-	released   []string
-	stuck      bool
+	stored       []resourceslice.Slice
+	generation   int64
+	publishes    int
+	statuses     int
+	maintained   int
+	divided      divide.Result
+	divides      int
+	processes    []holders.Process
+	timeSlices   []string
+	timeSliceErr error
+	gone         []string
+	released     []string
+	stuck        bool
 }
 
 func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
@@ -70,7 +72,7 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, Library: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
@@ -127,6 +129,10 @@ func (r *rig) Divide(context.Context, gpu.Node) (divide.Result, error) {
 }
 func (r *rig) On(context.Context, string, checkpoint.Claims) ([]holders.Process, error) {
 	return r.processes, nil
+}
+func (r *rig) SetTimeSlice(_ context.Context, uuid string, slice v1alpha1.TimeSlice) error {
+	r.timeSlices = append(r.timeSlices, uuid+" "+string(slice))
+	return r.timeSliceErr
 }
 func (r *rig) Maintain(context.Context) error         { r.maintained++; return nil }
 func (r *rig) Gone(context.Context) ([]string, error) { return r.gone, nil }

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
+	"github.com/sluice-gpu/sluice/node-agent/smi"
 )
 
 // Config is what an agent is started with.
@@ -119,7 +120,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	agent := &Agent{
 		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
-		Divider: divider, Holders: finder,
+		Divider: divider, Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
 		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	server, err := dra.Start(ctx, dra.Options{
