@@ -164,10 +164,10 @@ type GPUDecision struct {
 	// +kubebuilder:validation:MaxItems=16
 	Instances []MIGPlacement `json:"instances,omitempty"`
 
-	// keepIdleSeconds is how long an instance that nobody uses any more is kept, 0 to 3600. Unset: not at all. Strategy
+	// keepIdleSeconds is how long an instance that nobody uses any more is kept, 1 to 3600. Unset: not at all. Strategy
 	// Dynamic only.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	KeepIdleSeconds int32 `json:"keepIdleSeconds,omitempty"`
 
@@ -214,7 +214,7 @@ type GPUDecision struct {
 
 	// taintedSince is when the taint was decided: grace periods begin then. Unset: there is no taint.
 	// +optional
-	TaintedSince metav1.Time `json:"taintedSince,omitempty,omitzero"`
+	TaintedSince *metav1.Time `json:"taintedSince,omitempty"`
 }
 
 // GPUNodeStatus is what is really there. Written by the node's agent.

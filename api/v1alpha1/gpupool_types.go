@@ -218,6 +218,7 @@ type GPUPoolSpec struct {
 	// timeZone is where the clocks of schedules hang, a name of the IANA data base such as Asia/Shanghai, or UTC, 1 to 64
 	// characters. Required with schedules.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
 	TimeZone string `json:"timeZone,omitempty"`

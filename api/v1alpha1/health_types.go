@@ -67,7 +67,7 @@ type GPUHealth struct {
 
 	// since is when the GPU came into this state.
 	// +required
-	Since metav1.Time `json:"since,omitempty,omitzero"`
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // LicenceState is what the driver says of a virtual GPU's licence.

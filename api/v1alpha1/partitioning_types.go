@@ -107,6 +107,7 @@ type MIGLayout struct {
 type MIGCount struct {
 	// profile is the MIG profile's name, such as 1g.10gb; GPUNode.status.profiles lists what each board offers.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[1-9][0-9]*g\.[1-9][0-9]*gb([+-][a-z0-9.]+)*$`
 	Profile string `json:"profile,omitempty"`

@@ -26,12 +26,14 @@ type Schedule struct {
 	// start is when the time begins, HH:MM from 00:00 to 23:59, by the clocks of timeZone. A time of day that the clocks
 	// leave out begins with the one after the gap; one that they show twice begins with the first.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	// +kubebuilder:validation:MaxLength=5
 	Start string `json:"start,omitempty"`
 
 	// end is when the time ends, HH:MM: the same day where it is later than start, else the day after.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	// +kubebuilder:validation:MaxLength=5
 	End string `json:"end,omitempty"`
@@ -128,5 +130,5 @@ type PoolSchedule struct {
 
 	// nextChange is when the first nodes change to next; unset: never.
 	// +optional
-	NextChange metav1.Time `json:"nextChange,omitempty,omitzero"`
+	NextChange *metav1.Time `json:"nextChange,omitempty"`
 }

@@ -6,6 +6,7 @@ package orders
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -55,9 +56,7 @@ func (b *Book) Orders(node string) assign.Orders {
 	defer b.mu.Unlock()
 	orders := assign.Orders{}
 	for _, plan := range b.plans {
-		for uuid, order := range plan.Orders[node] {
-			orders[uuid] = order
-		}
+		maps.Copy(orders, plan.Orders[node])
 	}
 	return orders
 }
@@ -75,9 +74,7 @@ func (b *Book) Begun(pool string) map[rollouts.Key]time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	begun := make(map[rollouts.Key]time.Time, len(b.begun[pool]))
-	for key, since := range b.begun[pool] {
-		begun[key] = since
-	}
+	maps.Copy(begun, b.begun[pool])
 	return begun
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -64,7 +65,7 @@ func start(t *testing.T, drain v1alpha1.DrainPolicy) *world {
 	}
 	before := builders.MakePool("p").Obj()
 	decision := assign.Decision(before, builders.UUID("n", 0))
-	decision.Taint, decision.TaintedSince = v1alpha1.TaintPoolChanged, metav1.NewTime(w.clock.Now())
+	decision.Taint, decision.TaintedSince = v1alpha1.TaintPoolChanged, ptr.To(metav1.NewTime(w.clock.Now()))
 	claim := builders.Allocated("tenant", "n", "gpu-0", "10Gi")
 	claim.Status.ReservedFor[0].UID = "7"
 	scheme, err := controllers.Scheme()

@@ -72,7 +72,7 @@ func (e *evictor) evict(ctx context.Context, evictions []rollouts.Eviction) outc
 		case apierrors.IsTooManyRequests(err):
 			out.blocked = append(out.blocked, eviction.Name)
 		default:
-			out.failure = errors.Join(out.failure, fmt.Errorf("evicting pod %s: %w", eviction.Name, err))
+			out.failure = errors.Join(out.failure, err)
 		}
 	}
 	if len(out.blocked) > 0 {
@@ -92,7 +92,10 @@ func (e *evictor) ask(ctx context.Context, eviction rollouts.Eviction) error {
 			Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)},
 		},
 	}
-	return e.client.SubResource("eviction").Create(ctx, pod, request)
+	if err := e.client.SubResource("eviction").Create(ctx, pod, request); err != nil {
+		return fmt.Errorf("asking for the eviction of pod %s: %w", eviction.Name, err)
+	}
+	return nil
 }
 
 // podOf is the pod of an eviction as far as it is known: its names and its UID.

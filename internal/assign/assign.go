@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
@@ -141,7 +142,7 @@ func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision)
 // tainted is a decision with a taint. The time stays while there is any taint: who is waited for has been told.
 func (c contest) tainted(d v1alpha1.GPUDecision, reason v1alpha1.TaintReason) *v1alpha1.GPUDecision {
 	if d.Taint == "" || d.TaintedSince.IsZero() {
-		d.TaintedSince = c.now
+		d.TaintedSince = ptr.To(c.now)
 	}
 	d.Taint = reason
 	return &d

@@ -108,10 +108,8 @@ func short(decisions map[string]v1alpha1.GPUDecision, uuid string) string {
 
 // Describe is the form of a decision in a few words.
 func Describe(d v1alpha1.GPUDecision) string {
-	switch strategy := StrategyOf(d); {
-	case strategy == v1alpha1.MIGStatic:
+	if strategy := StrategyOf(d); strategy == v1alpha1.MIGStatic {
 		return fmt.Sprintf("%s %s, %s", d.Partitioning, strategy, d.Sharing)
-	default:
-		return fmt.Sprintf("%s, %s", d.Partitioning, d.Sharing)
 	}
+	return fmt.Sprintf("%s, %s", d.Partitioning, d.Sharing)
 }

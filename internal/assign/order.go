@@ -5,8 +5,6 @@ package assign
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/internal/layout"
@@ -46,7 +44,7 @@ func (c contest) stay(pool *v1alpha1.GPUPool, age TaintAge) (*v1alpha1.GPUDecisi
 		return c.tainted(kept, v1alpha1.TaintExcluded), false
 	}
 	if !OfRollout(kept.Taint) {
-		kept.Taint, kept.TaintedSince = "", metav1.Time{}
+		kept.Taint, kept.TaintedSince = "", nil
 	}
 	if c.order.Generation != pool.Generation {
 		return &kept, false
@@ -57,7 +55,7 @@ func (c contest) stay(pool *v1alpha1.GPUPool, age TaintAge) (*v1alpha1.GPUDecisi
 	case rollout.StepApply:
 		return c.apply(kept, wanted, age)
 	case rollout.StepRelease:
-		kept.Taint, kept.TaintedSince = "", metav1.Time{}
+		kept.Taint, kept.TaintedSince = "", nil
 		return &kept, false
 	default:
 		return &kept, false

@@ -134,7 +134,7 @@ func (p *Plan) refuse(c candidate, v rollout.Verdict) {
 
 // drainExcluded evicts who holds an excluded GPU, as any other who is in the way.
 func (p *Plan) drainExcluded(c candidate, policy rollout.Policy, now time.Time) {
-	if c.excluded == nil || c.excluded.Taint != v1alpha1.TaintExcluded || !policy.Evict {
+	if c.excluded == nil || c.excluded.Taint != v1alpha1.TaintExcluded || c.excluded.TaintedSince == nil || !policy.Evict {
 		return
 	}
 	if end := c.excluded.TaintedSince.Add(policy.Grace); now.Before(end) {

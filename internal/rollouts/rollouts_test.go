@@ -44,7 +44,7 @@ func decided(pool *v1alpha1.GPUPool, minor int, instances []v1alpha1.MIGPlacemen
 
 // tainted is a decision that has been tainted for a while.
 func tainted(reason v1alpha1.TaintReason, ago time.Duration) func(*v1alpha1.GPUDecision) {
-	return func(d *v1alpha1.GPUDecision) { d.Taint, d.TaintedSince = reason, metav1.NewTime(now.Add(-ago)) }
+	return func(d *v1alpha1.GPUDecision) { d.Taint, d.TaintedSince = reason, ptr.To(metav1.NewTime(now.Add(-ago))) }
 }
 
 // node is node n, on which pods hold devices.

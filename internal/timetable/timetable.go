@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -141,7 +142,7 @@ func (t Timetable) Status(now time.Time) (status v1alpha1.PoolSchedule, again ti
 	status = v1alpha1.PoolSchedule{Active: t.name(state.Active)}
 	if !state.Until.IsZero() {
 		status.Next = t.name(state.Next)
-		status.NextChange.Time = state.Until
+		status.NextChange = ptr.To(metav1.NewTime(state.Until))
 	}
 	return status, state.Until
 }

@@ -135,7 +135,7 @@ func TestConflict(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	table := timetable.Of(pool("Asia/Shanghai", night("night", 150)), 0)
-	want := v1alpha1.PoolSchedule{Active: "night", NextChange: metav1.NewTime(evening.Add(8 * time.Hour))}
+	want := v1alpha1.PoolSchedule{Active: "night", NextChange: ptr.To(metav1.NewTime(evening.Add(8 * time.Hour)))}
 	got, again := table.Status(evening)
 	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

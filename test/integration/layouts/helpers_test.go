@@ -36,15 +36,21 @@ func newScene(t *testing.T, name string, gpus int) scene {
 	t.Parallel()
 	s := scene{T: t, name: name}
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err := cluster.AddNode(s.Context(), stack.Node{Name: name, Pool: name, Board: "h100-80gb", GPUs: gpus, MIG: true}); err != nil {
+	s.node(gpus)
+	return s
+}
+
+// node adds the scene's node and removes it when the test ends.
+func (s scene) node(gpus int) {
+	s.Helper()
+	if err := cluster.AddNode(s.Context(), stack.Node{Name: s.name, Pool: s.name, Board: "h100-80gb", GPUs: gpus, MIG: true}); err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() {
-		if err := cluster.RemoveNode(context.Background(), name); err != nil {
+		if err := cluster.RemoveNode(context.Background(), s.name); err != nil {
 			s.Error(err)
 		}
 	})
-	return s
 }
 
 // create creates an object and removes it when the test ends.
@@ -161,24 +167,22 @@ func (s scene) device(p *corev1.Pod) string {
 	return ""
 }
 
-// condition waits until the pool's condition has the status and, unless "", the reason; it returns the condition.
-func (s scene) condition(condition string, status metav1.ConditionStatus, reason string, says ...string) metav1.Condition {
+// condition waits until the pool's condition has the status and, unless "", the reason, and says so much.
+func (s scene) condition(condition string, status metav1.ConditionStatus, reason string, says ...string) {
 	s.Helper()
-	var got *metav1.Condition
 	what := fmt.Sprintf("pool %s says %s=%s %s %q", s.name, condition, status, reason, says)
 	s.wait(what, func(ctx context.Context) (bool, error) {
 		var p v1alpha1.GPUPool
 		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: s.name}, &p); err != nil {
 			return false, err
 		}
-		got = meta.FindStatusCondition(p.Status.Conditions, condition)
+		got := meta.FindStatusCondition(p.Status.Conditions, condition)
 		met := p.Status.ObservedGeneration == p.Generation && got != nil && got.Status == status && (reason == "" || got.Reason == reason)
 		for _, text := range says {
 			met = met && strings.Contains(got.Message, text)
 		}
 		return met, nil
 	})
-	return *got
 }
 
 // rolledOut waits until every GPU has the form that the pool wants, and is offered so.
