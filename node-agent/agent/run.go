@@ -92,14 +92,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	// Agents in pods of their own have sockets of their own and overlap. Without a pod there is one socket a node: the
-	// later agent would take it from the earlier one, so it waits until that has ended.
-	var resign func()
-	if c.PodUID == "" {
-		resign, err = BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
-	} else {
-		resign, err = tryActive(c.StateDir)
-	}
+	resign, err := firstRole(ctx, c)
 	if err != nil {
 		return ended(ctx, err)
 	}
@@ -110,18 +103,10 @@ func Run(ctx context.Context, c Config) error {
 	if err := recoverClaims(ctx, preparer, c.Log); err != nil {
 		return err
 	}
-	finder := &holders.Finder{Hardware: driver, Proc: c.ProcDir}
-	divider := &divide.Divider{
-		BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
-	}
-	back := &comeback{divider: divider, hardware: driver, preparer: preparer, log: c.Log.WithName("divide")}
+	agent := newAgent(c, doors, cluster, driver, preparer)
+	back := &comeback{divider: agent.Divider, hardware: driver, preparer: preparer, log: c.Log.WithName("divide")}
 	if active {
 		back.try(ctx)
-	}
-	agent := &Agent{
-		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
-		Divider: divider, Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
-		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	server, err := dra.Start(ctx, dra.Options{
 		NodeName: c.NodeName, PluginsDir: c.PluginsDir, RegistrarDir: c.RegistrarDir, StateDir: c.StateDir,
@@ -143,6 +128,29 @@ func Run(ctx context.Context, c Config) error {
 		defer resign()
 	}
 	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver), back))
+}
+
+// firstRole takes the role of the active agent before kubelet is served, where that can be. Agents in pods of their own have
+// sockets of their own and overlap: the later one serves, and has the role once the earlier one has ended. Without a pod there
+// is one socket a node: the later agent would take it from the earlier one, so it waits.
+func firstRole(ctx context.Context, c Config) (resign func(), err error) {
+	if c.PodUID == "" {
+		return BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
+	}
+	return tryActive(c.StateDir)
+}
+
+// newAgent is the loop with all of its doors but that to kubelet.
+func newAgent(c Config, doors doors, cluster Cluster, driver *Driver, preparer Preparer) *Agent {
+	finder := &holders.Finder{Hardware: driver, Proc: c.ProcDir}
+	return &Agent{
+		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
+		Divider: &divide.Divider{
+			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
+		},
+		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
+		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
+	}
 }
 
 // lead runs the loop as the node's active agent.

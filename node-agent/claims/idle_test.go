@@ -23,11 +23,11 @@ func keeping() v1alpha1.GPUDecision {
 	return d
 }
 
-// released is a node on which a claim had an instance.
-func released(t *testing.T, device1 string, form v1alpha1.GPUDecision) *outside {
+// released is a node on which a claim had the instance 1g.10gb at 6.
+func released(t *testing.T, form v1alpha1.GPUDecision) *outside {
 	t.Helper()
 	o := newOutside([]gpu.GPU{h100(0)}, form)
-	first := claim("first", device(device1))
+	first := claim("first", device("gpu-0-mig-1g10gb-6"))
 	o.mustPrepare(t, first)
 	if err := o.preparer().Unprepare(t.Context(), string(first.UID)); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestIdleInstances(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			o := released(t, seventh, tc.form)
+			o := released(t, tc.form)
 			if tc.change != nil {
 				tc.change(o)
 			}
@@ -103,7 +103,7 @@ func TestIdleInstances(t *testing.T) {
 }
 
 func TestAnIdleInstanceWithAProcessIsNotGivenAway(t *testing.T) {
-	o := released(t, "gpu-0-mig-1g10gb-6", keeping())
+	o := released(t, keeping())
 	o.holders = []nvml.Holder{{PID: 7, GIID: o.node.GPUs[0].Instances[0].GIID}}
 	_, err := o.preparer().Prepare(t.Context(), claim("next", device("gpu-0-mig-1g10gb-6")))
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "process 7") {
@@ -112,7 +112,7 @@ func TestAnIdleInstanceWithAProcessIsNotGivenAway(t *testing.T) {
 }
 
 func TestNoIdleInstanceSurvivesABoot(t *testing.T) {
-	o := released(t, "gpu-0-mig-1g10gb-6", keeping())
+	o := released(t, keeping())
 	o.node.GPUs[0].Instances, o.node.GPUs[0].MIGMode = nil, gpu.MIGDisabled
 	p := o.preparer()
 	p.BootID = "next"
@@ -129,7 +129,7 @@ func TestNoIdleInstanceSurvivesABoot(t *testing.T) {
 func TestFailuresAroundIdleInstances(t *testing.T) {
 	for _, next := range []string{"gpu-0-mig-1g10gb-6", "gpu-0-mig-3g40gb-4"} {
 		for at := range 40 {
-			o := released(t, "gpu-0-mig-1g10gb-6", keeping())
+			o := released(t, keeping())
 			o.failAt = at
 			second := claim("next", device(next))
 			o.api["ns/next"] = second

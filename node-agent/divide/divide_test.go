@@ -72,15 +72,15 @@ func TestWhatIsInUseIsNotTouched(t *testing.T) {
 			wanted: []string{"3g.40gb:0", "1g.10gb:4"}, reason: v1alpha1.ReasonInUse, words: []string{"3g.40gb at 4", "ns/trainer"},
 		},
 		{
-			name: "a process has an instance that has to go", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, 0, "3g.40gb:4") },
+			name: "a process has an instance that has to go", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, "3g.40gb:4") },
 			wanted: []string{"3g.40gb:0", "1g.10gb:4"}, reason: v1alpha1.ReasonInUse, words: []string{"3g.40gb at 4", pid()},
 		},
 		{
-			name: "only one of two that have to go is used, and both stay", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, 0, "3g.40gb:4") },
+			name: "only one of two that have to go is used, and both stay", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, "3g.40gb:4") },
 			wanted: []string{"7g.80gb:0"}, reason: v1alpha1.ReasonInUse, words: []string{"3g.40gb at 4"},
 		},
 		{
-			name: "what has to go is free beside one that is used and stays", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, 0, "3g.40gb:0") },
+			name: "what has to go is free beside one that is used and stays", use: func(t *testing.T, r *rig) { t.Helper(); r.process(t, "3g.40gb:0") },
 			wanted: []string{"3g.40gb:0", "1g.10gb:4"},
 		},
 	} {
@@ -132,7 +132,7 @@ func TestInstancesOfOthers(t *testing.T) {
 		r.want(t, static(t, layout...))
 		r.settled(t)
 		r.foreign(t, 0, "1g.10gb:0")
-		r.process(t, 0, "1g.10gb:0")
+		r.process(t, "1g.10gb:0")
 		trouble := r.divide(t).Troubles[r.look(t).GPUs[0].UUID]
 		if trouble.Reason != v1alpha1.ReasonForeignInstances || !strings.Contains(trouble.Message, pid()) {
 			t.Errorf("trouble is %+v", trouble)
@@ -278,7 +278,7 @@ func TestAGPUThatLeavesGetsItsInstancesDestroyed(t *testing.T) {
 			r := newRig(t, h100(1))
 			r.want(t, static(t, "3g.40gb:4", "1g.10gb:0"))
 			r.settled(t)
-			r.process(t, 0, "3g.40gb:4")
+			r.process(t, "3g.40gb:4")
 			r.want(t, tc.forms...)
 			r.divide(t)
 			r.expect(t, "while one is used", 0, "3g.40gb:4")

@@ -176,10 +176,10 @@ func (r *rig) claim(t *testing.T, minor int, placement string) {
 	}
 }
 
-// process is this one, on an instance of a GPU.
-func (r *rig) process(t *testing.T, minor int, placement string) {
+// process is this one, on an instance of the first GPU.
+func (r *rig) process(t *testing.T, placement string) {
 	t.Helper()
-	r.node.CLI(t, "attach", "--gpu", strconv.Itoa(minor), "--pid", strconv.Itoa(os.Getpid()), "--memory", "100", "--instance", placement)
+	r.node.CLI(t, "attach", "--gpu", "0", "--pid", strconv.Itoa(os.Getpid()), "--memory", "100", "--instance", placement)
 }
 
 func (r *rig) noProcess(t *testing.T) {

@@ -23,7 +23,7 @@ func install(t *testing.T, script string) string {
 		if err := os.MkdirAll(filepath.Dir(full), 0o750); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(full, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(full, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
