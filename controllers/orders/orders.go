@@ -50,13 +50,15 @@ func (b *Book) Nodes() <-chan event.GenericEvent { return b.nodes }
 // Pools tells of pools whose plan is another one.
 func (b *Book) Pools() <-chan event.GenericEvent { return b.pools }
 
-// Orders are the orders for a node.
-func (b *Book) Orders(node string) assign.Orders {
+// Orders are the orders for a node, by pool.
+func (b *Book) Orders(node string) map[string]assign.Orders {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	orders := assign.Orders{}
-	for _, plan := range b.plans {
-		maps.Copy(orders, plan.Orders[node])
+	orders := map[string]assign.Orders{}
+	for pool, plan := range b.plans {
+		if of := plan.Orders[node]; len(of) > 0 {
+			orders[pool] = of
+		}
 	}
 	return orders
 }

@@ -55,8 +55,8 @@ const (
 //
 // A GPUNode that is being deleted takes no GPU that it does not hold already; what it holds goes on as before.
 //
-// The pools are as they are on the node now: what a schedule overrides is overridden.
-func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge, orders Orders, now time.Time) Result {
+// The pools are as they are on the node now: what a schedule overrides is overridden. Orders are by pool.
+func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge, orders map[string]Orders, now time.Time) Result {
 	reported := make(map[string]*v1alpha1.GPUStatus, len(node.GPUNode.Status.GPUs))
 	for i := range node.GPUNode.Status.GPUs {
 		reported[node.GPUNode.Status.GPUs[i].UUID] = &node.GPUNode.Status.GPUs[i]
@@ -78,7 +78,7 @@ func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge, ord
 		}
 		c := contest{
 			node: node, uuid: uuid, gpu: reported[uuid], pools: pools,
-			inForce: inForce[uuid], held: held[uuid], order: orders[uuid], now: metav1.NewTime(now),
+			inForce: inForce[uuid], held: held[uuid], orders: orders, now: metav1.NewTime(now),
 		}
 		age := taints[uuid]
 		if !TaintStands(node.GPUNode, uuid) {
@@ -103,7 +103,7 @@ type contest struct {
 	pools   []v1alpha1.GPUPool
 	inForce *v1alpha1.GPUDecision // nil where the GPU is new
 	held    bool
-	order   Order
+	orders  map[string]Orders // by pool
 	now     metav1.Time
 }
 

@@ -3,7 +3,6 @@
 package assign_test
 
 import (
-	"maps"
 	"testing"
 	"time"
 
@@ -138,11 +137,11 @@ func (s situation) node() assign.Node {
 }
 
 // orders are those of the pools' rollouts.
-func (s situation) orders(node assign.Node) assign.Orders {
-	orders := assign.Orders{}
+func (s situation) orders(node assign.Node) map[string]assign.Orders {
+	orders := map[string]assign.Orders{}
 	for i := range s.pools {
 		plan := rollouts.Make(rollouts.Input{Pool: &s.pools[i], Nodes: []assign.Node{node}, Now: now})
-		maps.Copy(orders, plan.Orders["node"])
+		orders[s.pools[i].Name] = plan.Orders["node"]
 	}
 	return orders
 }
@@ -168,7 +167,7 @@ func TestAnOrderOfAnOlderSpecIsVoid(t *testing.T) {
 	s := situation{pools: []v1alpha1.GPUPool{p}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged)}
 	node := s.node()
 	orders := s.orders(node)
-	order := orders[uuid]
+	order := orders["p"][uuid]
 	order.Step, order.Target = rollout.StepApply, []gpu.Placement{{Profile: "1g.10gb", Start: 6}}
 	for name, tc := range map[string]struct {
 		generation int64
@@ -178,7 +177,7 @@ func TestAnOrderOfAnOlderSpecIsVoid(t *testing.T) {
 		"of another":   {generation: 1, want: ""},
 	} {
 		order.Generation = tc.generation
-		got := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: assign.TaintSettled}, assign.Orders{uuid: order}, now)
+		got := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: assign.TaintSettled}, map[string]assign.Orders{"p": {uuid: order}, "other": {uuid: {Step: rollout.StepRelease}}}, now)
 		if got.Decisions[0].Strategy != tc.want {
 			t.Errorf("an order %s: want strategy %q, got %q", name, tc.want, got.Decisions[0].Strategy)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-gpu/sluice/internal/layout/rollout"
 )
 
-// Orders are what rollouts have decided for the GPUs of a node, by UUID.
+// Orders are what the rollout of a pool has decided for the GPUs of a node, by UUID.
 type Orders map[string]Order
 
 // Order is what a pool's rollout has decided for one GPU. It was made from what was known of all GPUs of the pool a moment
@@ -46,14 +46,15 @@ func (c contest) stay(pool *v1alpha1.GPUPool, age TaintAge) (*v1alpha1.GPUDecisi
 	if !OfRollout(kept.Taint) {
 		kept.Taint, kept.TaintedSince = "", nil
 	}
-	if c.order.Generation != pool.Generation {
+	order := c.orders[pool.Name][c.uuid]
+	if order.Generation != pool.Generation {
 		return &kept, false
 	}
-	switch c.order.Step {
+	switch order.Step {
 	case rollout.StepBegin, rollout.StepDrain, rollout.StepEvict, rollout.StepSettle, rollout.StepReady:
-		return c.change(kept), false
+		return c.change(kept, order), false
 	case rollout.StepApply:
-		return c.apply(kept, wanted, age)
+		return c.apply(kept, wanted, order, age)
 	case rollout.StepRelease:
 		kept.Taint, kept.TaintedSince = "", nil
 		return &kept, false
@@ -64,21 +65,21 @@ func (c contest) stay(pool *v1alpha1.GPUPool, age TaintAge) (*v1alpha1.GPUDecisi
 
 // change is a decision with the taint of a change. A GPU that is made ready without one, because nothing is taken away,
 // goes on without.
-func (c contest) change(d v1alpha1.GPUDecision) *v1alpha1.GPUDecision {
-	if d.Taint == "" && c.order.Step == rollout.StepReady {
+func (c contest) change(d v1alpha1.GPUDecision, order Order) *v1alpha1.GPUDecision {
+	if d.Taint == "" && order.Step == rollout.StepReady {
 		return &d
 	}
-	return c.tainted(d, c.order.Taint)
+	return c.tainted(d, order.Taint)
 }
 
 // apply puts the wanted form in the place of the one in force where nothing is in the way. The taint stays until the
 // agent has made it so.
-func (c contest) apply(kept, wanted v1alpha1.GPUDecision, age TaintAge) (*v1alpha1.GPUDecision, bool) {
+func (c contest) apply(kept, wanted v1alpha1.GPUDecision, order Order, age TaintAge) (*v1alpha1.GPUDecision, bool) {
 	next := wanted
 	next.Taint, next.TaintedSince = kept.Taint, kept.TaintedSince
 	next.Instances = nil
 	if StrategyOf(wanted) == v1alpha1.MIGStatic {
-		next.Instances = instancesOf(c.order.Target)
+		next.Instances = instancesOf(order.Target)
 	}
 	switch c.hindrance(kept, next, age) {
 	case hindranceNone:
