@@ -10,6 +10,7 @@ import (
 
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -150,6 +151,14 @@ func TestAgent(t *testing.T) {
 		{
 			name:   "creating a pod",
 			do:     create(agent, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}),
+			refuse: "cannot create resource",
+		},
+		{
+			name: "evicting a pod",
+			do: func(ctx context.Context) error {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "p"}}
+				return agent.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
+			},
 			refuse: "cannot create resource",
 		},
 		{
