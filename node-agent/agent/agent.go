@@ -160,6 +160,7 @@ type memory struct {
 	suspects     map[string]time.Time
 	lastTrouble  string
 	troubles     map[string]publish.Trouble
+	foreign      map[string]foreign
 	timeSlices   map[string]v1alpha1.TimeSlice
 }
 

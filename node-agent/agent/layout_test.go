@@ -80,6 +80,25 @@ func TestWhatStandsAgainstALayoutIsSaid(t *testing.T) {
 	r.expectCondition(t, "without", "Ready", "True", "Published")
 }
 
+func TestARepairIsToldForAWhile(t *testing.T) {
+	r := newRig(t, seventh(true))
+	r.decide(decided("GPU-0", "mig", withSeventh))
+	r.divided = divide.Result{Changed: true, Foreign: map[string]string{"GPU-0": "somebody made 1g.10gb at 0"}}
+	if _, err := r.agent.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.divided = divide.Result{}
+	r.passes(t)
+	if g := r.gpuNode.Status.GPUs[0]; g.Reason != v1alpha1.ReasonPublished || !strings.Contains(g.Message, "somebody made 1g.10gb at 0; it was repaired at") {
+		t.Errorf("the GPU says %s %q", g.Reason, g.Message)
+	}
+	r.clock.Step(11 * time.Minute)
+	r.passes(t)
+	if g := r.gpuNode.Status.GPUs[0]; g.Message != "" {
+		t.Errorf("it goes on saying %q", g.Message)
+	}
+}
+
 func TestNothingIsDividedWhereSomebodyElseHandsOutGPUs(t *testing.T) {
 	r := newRig(t, seventh(true))
 	r.node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}

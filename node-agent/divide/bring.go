@@ -19,6 +19,9 @@ import (
 // state from which the next call goes on.
 func (d *Divider) bring(ctx context.Context, w work, recorded checkpoint.Claims) publish.Trouble {
 	log := d.Log.WithValues("gpu", w.uuid)
+	if w.foreign != "" {
+		log.Info("Repairing what somebody else did to MIG instances", "what", w.foreign)
+	}
 	if w.turnOn {
 		log.Info("Turning on MIG mode")
 		if err := d.Hardware.SetMIGMode(ctx, w.uuid, true); err != nil {

@@ -21,6 +21,8 @@ type situation struct {
 	// wanted are the instances of the layout; leaving is true where the GPU has none any more.
 	wanted  []gpu.Placement
 	leaving bool
+	// offered are the instances that were there when the GPU was last published.
+	offered []gpu.Placement
 	// claims are all of the node's.
 	claims checkpoint.Claims
 	// made are the instances that are the agent's.
@@ -39,7 +41,9 @@ type work struct {
 	// complete are wanted instances without a compute instance: a creation was cut short, or somebody destroyed it.
 	complete []gpu.Instance
 	create   []gpu.Placement
-	trouble  publish.Trouble
+	// foreign says what somebody else has done to the instances; "" for nothing.
+	foreign string
+	trouble publish.Trouble
 }
 
 func (w work) nothing() bool {
@@ -105,6 +109,7 @@ func (s situation) compare(w work) work {
 		}
 	}
 	w.create = missing
+	w.foreign = s.foreign(w)
 	for _, i := range w.destroy {
 		if users := s.holding(i); len(users) > 0 {
 			return work{uuid: w.uuid, trouble: s.inTheWay(i, users)}
@@ -112,6 +117,26 @@ func (s situation) compare(w work) work {
 	}
 	return w
 }
+
+// foreign describes instances that somebody else made, and those of the layout that somebody else destroyed. After a boot or
+// a reset nothing is left, which is nobody's doing.
+func (s situation) foreign(w work) string {
+	var parts []string
+	for _, i := range w.destroy {
+		if !s.made.Has(w.uuid, placement(i)) && !s.claims.IdleAt(w.uuid, placement(i)) {
+			parts = append(parts, fmt.Sprintf("somebody made %s at %d", i.Profile, i.Start))
+		}
+	}
+	for _, p := range w.create {
+		if len(w.keep) > 0 && s.made.Has(w.uuid, p) && s.wasOffered(p) {
+			parts = append(parts, fmt.Sprintf("somebody destroyed %s at %d", p.Profile, p.Start))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// wasOffered is true where an instance was there before.
+func (s situation) wasOffered(p gpu.Placement) bool { return slices.Contains(s.offered, p) }
 
 // inTheWay is the trouble with an instance that has to go and is in use.
 func (s situation) inTheWay(i gpu.Instance, users []string) publish.Trouble {

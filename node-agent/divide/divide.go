@@ -66,6 +66,8 @@ type Result struct {
 	Changed bool
 	// Troubles are what stands against the layout of a GPU, by UUID.
 	Troubles map[string]publish.Trouble
+	// Foreign says of GPUs, by UUID, what somebody else had done to their instances and was repaired.
+	Foreign map[string]string
 }
 
 // turn bounds how long claims of the node wait for GPUs that are being divided. What is left is done the next time.
@@ -116,6 +118,16 @@ func idle(list []work, look gpu.Node, r records) bool {
 	}) && equality.Semantic.DeepEqual(left(look, r), r.made)
 }
 
+func foreign(list []work) map[string]string {
+	found := map[string]string{}
+	for _, w := range list {
+		if w.foreign != "" && w.trouble.Reason == "" {
+			found[w.uuid] = w.foreign
+		}
+	}
+	return found
+}
+
 func troubles(list []work) map[string]publish.Trouble {
 	found := map[string]publish.Trouble{}
 	for _, w := range list {
@@ -161,6 +173,9 @@ func (d *Divider) plan(ctx context.Context, look gpu.Node, r records) ([]work, e
 		s := situation{gpu: g, leaving: !static, claims: r.claims, made: r.made}
 		if static {
 			s.wanted = devices.Wanted(offered.Form)
+			for _, i := range offered.Instances {
+				s.offered = append(s.offered, i.Placement.GPU())
+			}
 		}
 		w := decide(s)
 		if len(w.destroy) > 0 || w.turnOn {
@@ -191,7 +206,7 @@ func (d *Divider) carryOut(ctx context.Context, list []work, r records) (Result,
 		all.Go(func() { list[i].trouble = d.bring(ctx, list[i], r.claims) })
 	}
 	all.Wait()
-	return Result{Changed: changed, Troubles: troubles(list)}, d.settle(context.WithoutCancel(ctx), r)
+	return Result{Changed: changed, Troubles: troubles(list), Foreign: foreign(list)}, d.settle(context.WithoutCancel(ctx), r)
 }
 
 // announce records the instances that are going to be made, and the MIG modes that are going to be turned on.

@@ -124,6 +124,10 @@ func TestInstancesOfOthers(t *testing.T) {
 		r.want(t, static(t, layout...))
 		r.settled(t)
 		r.foreign(t, 0, "1g.10gb:0")
+		result := r.divide(t)
+		if got := result.Foreign[r.look(t).GPUs[0].UUID]; got != "somebody made 1g.10gb at 0" {
+			t.Errorf("it says %q", got)
+		}
 		r.settled(t)
 		r.expect(t, "after the repair", 0, layout...)
 	})
@@ -157,14 +161,18 @@ func TestInstancesOfOthers(t *testing.T) {
 	})
 	t.Run("one of the layout that somebody destroyed is made again", func(t *testing.T) {
 		r := newRig(t, h100(1))
-		r.want(t, static(t, layout...))
+		r.want(t, static(t, "1g.10gb:0", "3g.40gb:4"))
 		r.settled(t)
+		r.offerAll(t)
 		g := r.look(t).GPUs[0]
 		if err := r.door.DestroyInstance(t.Context(), g.UUID, g.Instances[0].GIID); err != nil {
 			t.Fatal(err)
 		}
+		if got := r.divide(t).Foreign[g.UUID]; got != "somebody destroyed 1g.10gb at 0" {
+			t.Errorf("it says %q", got)
+		}
 		r.settled(t)
-		r.expect(t, "after the repair", 0, layout...)
+		r.expect(t, "after the repair", 0, "1g.10gb:0", "3g.40gb:4")
 	})
 }
 

@@ -99,6 +99,25 @@ func (r *rig) want(t *testing.T, forms ...v1alpha1.GPUDecision) {
 	}
 }
 
+// offerAll records what is there as offered.
+func (r *rig) offerAll(t *testing.T) {
+	t.Helper()
+	published, err := r.store.Published()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range r.look(t).GPUs {
+		for _, there := range g.Instances {
+			published.GPUs[i].Instances = append(published.GPUs[i].Instances, checkpoint.Standing{
+				Placement: checkpoint.Placement{Profile: there.Profile, Start: there.Start, Size: there.Size}, UUID: there.UUID,
+			})
+		}
+	}
+	if err := r.store.SavePublished(published); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (r *rig) divide(t *testing.T) divide.Result {
 	t.Helper()
 	result, err := r.divider.Divide(t.Context(), r.look(t))

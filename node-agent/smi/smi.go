@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package smi runs nvidia-smi for the one setting that NVML has no call for: how long a process computes before another one
-// has its turn. The driver forgets it when it is loaded again, and does not tell it back in a form that is documented.
+// has its turn. The driver forgets it when it is loaded again, and tells it back only in a table for people.
 package smi
 
 import (
