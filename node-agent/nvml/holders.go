@@ -11,7 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Holder is a process that has a context, for compute or for graphics, on a GPU or on an instance of it.
+// Holder is a process that has a context, for compute, as a client of MPS or for graphics, on a GPU or on an instance of it.
 type Holder struct {
 	// PID is the one that the node knows it by.
 	PID int
@@ -41,6 +41,7 @@ func (d *Door) holders(device nvml.Device) ([]Holder, error) {
 	}{
 		{"nvmlDeviceGetComputeRunningProcesses_v3", device.GetComputeRunningProcesses},
 		{"nvmlDeviceGetGraphicsRunningProcesses_v3", device.GetGraphicsRunningProcesses},
+		{"nvmlDeviceGetMPSComputeRunningProcesses_v3", device.GetMPSComputeRunningProcesses},
 	} {
 		if !d.has(list.symbol) {
 			continue
