@@ -220,8 +220,8 @@ type GPUDecision struct {
 // GPUNodeStatus is what is really there. Written by the node's agent.
 // +kubebuilder:validation:MinProperties=1
 type GPUNodeStatus struct {
-	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff and Enforcing; their meaning and reasons are documented
-	// with the constants of the API package.
+	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff, Enforcing and MPSServing; their meaning and reasons are
+	// documented with the constants of the API package.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

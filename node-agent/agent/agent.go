@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -88,6 +89,11 @@ type Library interface {
 	Status() (version string, err error)
 }
 
+// MPS says what was seen of the devices that MPS holds.
+type MPS interface {
+	Report() watch.Report
+}
+
 // Intervals are the agent's times.
 type Intervals struct {
 	// Resync is the longest time between two passes, Pause the shortest.
@@ -131,6 +137,7 @@ type Agent struct {
 	// TimeSlicer sets what NVML cannot.
 	TimeSlicer TimeSlicer
 	Library    Library
+	MPS        MPS
 	Metrics    *Metrics
 	Clock      clock.Clock
 	Intervals  Intervals

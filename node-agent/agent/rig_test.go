@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 )
 
 // rig is an agent whose outside is in memory.
@@ -57,6 +58,9 @@ type rig struct {
 	stuck        bool
 }
 
+// Report says that nothing is shared by MPS.
+func (*rig) Report() watch.Report { return watch.Report{} }
+
 func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 	t.Helper()
 	store, err := checkpoint.Open(t.TempDir())
@@ -72,7 +76,7 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, MPS: r, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r

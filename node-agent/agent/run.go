@@ -25,6 +25,8 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
+	"github.com/sluice-gpu/sluice/node-agent/mps"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/smi"
 )
 
@@ -48,6 +50,9 @@ type Config struct {
 	LibraryPath string
 	// ProcDir is the node's procfs.
 	ProcDir string
+	// MPSDir holds what MPS daemons need, MPSCgroup the cgroups that they are started in, and MPSNamespace is a file of the
+	// mount namespace that they are started in.
+	MPSDir, MPSCgroup, MPSNamespace string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
 	CDIHookPath string
 
@@ -108,6 +113,7 @@ func Run(ctx context.Context, c Config) error {
 	if active {
 		back.try(ctx)
 	}
+	watcher := newWatcher(c, doors, preparer, agent)
 	server, err := dra.Start(ctx, dra.Options{
 		NodeName: c.NodeName, PluginsDir: c.PluginsDir, RegistrarDir: c.RegistrarDir, StateDir: c.StateDir,
 		PodUID: c.PodUID, Client: kube, Claims: preparer, Log: c.Log.WithName("dra"),
@@ -127,7 +133,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver), back))
+	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver), watcher, back))
 }
 
 // firstRole takes the role of the active agent before kubelet is served, where that can be. Agents in pods of their own have
@@ -155,7 +161,8 @@ func newAgent(c Config, doors doors, cluster Cluster, driver *Driver, preparer P
 
 // lead runs the loop as the node's active agent.
 func lead(
-	ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter, back *comeback,
+	ctx context.Context, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter, watcher *watch.Watcher,
+	back *comeback,
 ) error {
 	c.Log.Info("This is the node's active agent")
 	if err := doors.library.Lead(); err != nil {
@@ -166,6 +173,7 @@ func lead(
 	ctx, stop := context.WithCancel(ctx)
 	beside.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
 	beside.Go(func() { meter.Run(ctx, c.Clock) })
+	beside.Go(func() { watcher.Run(ctx, c.Clock) })
 	defer beside.Wait()
 	defer stop()
 	away, there := context.WithCancel(ctx)
@@ -195,10 +203,13 @@ type doors struct {
 	shares    *limits.Door
 	heartbeat *limits.Heartbeat
 	library   *library.Door
+	mps       *mps.Door
 }
 
 func openDoors(c Config) (doors, error) {
-	d := doors{library: library.New(c.ShareDir, c.LibraryPath)}
+	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: mps.New(mps.Options{
+		Dir: c.MPSDir, DriverRoot: c.DriverRoot, Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
+	}, c.Clock, c.Log.WithName("mps"))}
 	var err error
 	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
 		return d, fmt.Errorf("opening the checkpoint: %w", err)
@@ -221,10 +232,20 @@ func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*c
 	}
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster,
+		Specs: specs{door}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
 		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
 		Clock:    c.Clock, Log: c.Log.WithName("claims"),
 	}, nil
+}
+
+// newWatcher makes what looks after MPS, and has the agent report it.
+func newWatcher(c Config, doors doors, preparer *claims.Preparer, agent *Agent) *watch.Watcher {
+	w := &watch.Watcher{
+		Records: doors.records, Daemons: doors.mps, Keeper: preparer, Holders: agent.Holders, Changed: agent.Trigger,
+		Log: c.Log.WithName("mps"),
+	}
+	agent.MPS = w
+	return w
 }
 
 func meter(c Config, doors doors, driver *Driver) *measure.Meter {

@@ -78,6 +78,9 @@ type Result struct {
 	Admin bool `json:"admin,omitempty"`
 	// Enforced is true where the share's limits are to be held by the library.
 	Enforced bool `json:"enforced,omitempty"`
+	// MPS is true where the share is held by MPS, and Driver the driver's version when it was granted.
+	MPS    bool   `json:"mps,omitempty"`
+	Driver string `json:"driver,omitempty"`
 	// Placement is the MIG instance's; nil for a whole GPU.
 	Placement *Placement `json:"placement,omitempty"`
 	// Standing is true where the MIG instance belongs to a static layout: it is there before the claim and after it.

@@ -44,8 +44,9 @@ type Grant struct {
 	Name string
 	// UUID is the GPU's or the MIG device's.
 	UUID string
-	// Mounts are the files of the node that it is given.
+	// Mounts are the files of the node that it is given, and Env variables.
 	Mounts []Mount
+	Env    []string
 }
 
 // Mount is a file of the node at a path of the container.
@@ -104,6 +105,7 @@ type Preparer struct {
 	Shares   Shares
 	Library  Library
 	Contexts Contexts
+	MPS      MPS
 	API      API
 	Clock    clock.PassiveClock
 	Log      logr.Logger

@@ -51,8 +51,10 @@ func judge(
 			}
 		}
 	}
-	if err := withinDevice(results, published); err != nil {
-		return verdict{refusal: err}
+	for _, err := range []error{withinDevice(results, published), reachable(results)} {
+		if err != nil {
+			return verdict{refusal: err}
+		}
 	}
 	return verdict{crowded: crowds(results, others, published)}
 }

@@ -47,6 +47,8 @@ type outside struct {
 	// holders are the processes on every GPU.
 	holders []nvml.Holder
 
+	mps mpsDoor
+
 	calls  []string
 	failAt int
 	nextGI int
@@ -72,7 +74,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 
 func (o *outside) preparer() *Preparer {
 	return &Preparer{
-		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, API: o,
+		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, MPS: &o.mps, API: o,
 		Clock: o.clock, Log: logr.Discard(),
 	}
 }

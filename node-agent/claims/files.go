@@ -71,11 +71,21 @@ func (p *Preparer) share(claimUID string, r checkpoint.Result, placed library.Pl
 	if enforced(r) {
 		share.Enforce = limits.EnforceMemory | limits.EnforceCompute
 	}
+	if byMPS(r) {
+		// MPS gives out the threads; what a process sees as its memory, and what all of the share hold together, is the
+		// library's.
+		share.Enforce &^= limits.EnforceCompute
+	}
 	dir, err := p.Shares.Write(share)
 	if err != nil {
 		return Grant{}, fmt.Errorf("writing the share of %s: %w", r.Device, err)
 	}
 	grant.Mounts = mounts(dir, limits.ContainerDir(claimUID, r.Index), enforced(r), placed)
+	if byMPS(r) {
+		if err := p.access(&grant, claimUID, r); err != nil {
+			return Grant{}, err
+		}
+	}
 	return grant, nil
 }
 

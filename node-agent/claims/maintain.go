@@ -85,7 +85,7 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 	failed = append(failed, p.dropIdle(ctx, &recorded, published),
 		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
 		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.follow(ctx, &recorded, published),
-		p.restore(&recorded), p.keepLibrary(recorded))
+		p.keepMPS(ctx, recorded), p.restore(&recorded), p.keepLibrary(recorded))
 	return errors.Join(failed...)
 }
 

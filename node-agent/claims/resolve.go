@@ -62,6 +62,7 @@ func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpo
 	result.GPU = offered.Facts.UUID
 	switch {
 	case devices.Static(offered.Form):
+		result.Driver = driverOf(offered)
 		return standing(result, r, offered)
 	case offered.Form.Partitioning == v1alpha1.PartitioningMIG:
 		return placed(result, offered)
@@ -69,7 +70,16 @@ func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpo
 	if r.Device != devices.Name(minor) {
 		return result, refuse("device %s is a MIG instance, but GPU %s is published whole now", r.Device, result.GPU)
 	}
+	result.Driver = driverOf(offered)
 	return whole(result, r, offered)
+}
+
+// driverOf is the driver's version where the result is to remember it: MPS depends on it.
+func driverOf(offered *checkpoint.PublishedGPU) string {
+	if offered.Form.Sharing != v1alpha1.SharingMPS {
+		return ""
+	}
+	return offered.Facts.DriverVersion
 }
 
 // placed is a MIG instance: its amounts are the profile's.
@@ -115,7 +125,8 @@ func amounts(
 	}
 	result.Shared = true
 	result.Memory, result.Compute = memory.Value(), compute.Value()
-	result.Enforced = mode == v1alpha1.SharingSoftware
+	result.MPS = mode == v1alpha1.SharingMPS
+	result.Enforced = mode == v1alpha1.SharingSoftware || result.MPS
 	return result, nil
 }
 

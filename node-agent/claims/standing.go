@@ -105,6 +105,9 @@ func (p *Preparer) followClaim(ctx context.Context, recorded *checkpoint.Claims,
 		}
 		claim.Results[i].Instance = instance
 	}
+	if err := p.serve(ctx, claim); err != nil {
+		return err
+	}
 	if _, err := p.files(claim); err != nil {
 		return err
 	}

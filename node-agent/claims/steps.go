@@ -112,6 +112,9 @@ func (p *Preparer) steps(
 			return err
 		}
 	}
+	if err := p.serve(ctx, *claim); err != nil {
+		return err
+	}
 	ids, err := p.files(*claim)
 	if err != nil {
 		return err

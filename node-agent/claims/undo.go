@@ -55,6 +55,12 @@ func (p *Preparer) saveUndone(ctx context.Context, recorded *checkpoint.Claims, 
 	if err := p.Records.SaveClaims(*recorded); err != nil {
 		return fmt.Errorf("recording that nothing of the claim is left: %w", err)
 	}
+	if slices.ContainsFunc(claim.Results, byMPS) {
+		// A daemon that is not stopped holds nobody up, and is looked after again and again.
+		if err := p.keepMPS(ctx, *recorded); err != nil {
+			p.Log.Error(err, "An MPS daemon was not stopped; it is tried again")
+		}
+	}
 	if slices.ContainsFunc(claim.Results, creates) {
 		// The claim is released whatever becomes of the mode, which Maintain tries again.
 		if err := p.modesBack(ctx, recorded); err != nil {

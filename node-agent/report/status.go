@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -44,6 +45,8 @@ type Facts struct {
 	// cannot be given to them.
 	LibraryVersion string
 	LibraryFailed  error
+	// MPS is what was seen of the devices that MPS holds.
+	MPS watch.Report
 	// InUse counts the claims of each GPU, by UUID.
 	InUse map[string]int
 	// Claims are the node's, and Processes those on each GPU, by UUID.

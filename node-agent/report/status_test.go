@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 	"github.com/sluice-gpu/sluice/node-agent/report"
 )
@@ -151,6 +152,25 @@ func TestConditions(t *testing.T) {
 			want:  map[string]string{"Ready": "True Published", "Enforcing": "False LibraryFailed no space left"},
 		},
 		{
+			name:  "no GPU is shared by MPS",
+			facts: good(),
+			want:  map[string]string{"MPSServing": "True MPSNotUsed"},
+		},
+		{
+			name:  "GPUs are shared by MPS",
+			facts: good(func(f *report.Facts) { f.MPS.Devices = 2 }),
+			want:  map[string]string{"Ready": "True Published", "MPSServing": "True MPSServing 2 devices"},
+		},
+		{
+			name: "the worst of what is wrong with MPS is told",
+			facts: good(func(f *report.Facts) {
+				f.MPS = watch.Report{Devices: 1, Findings: []watch.Finding{
+					{Reason: v1alpha1.ReasonMPSBypassed, Message: "gpu-0: python (30)"}, {Reason: v1alpha1.ReasonMPSFault},
+				}}
+			}),
+			want: map[string]string{"Ready": "True Published", "MPSServing": "False MPSBypassed python (30) (and 1 more findings)"},
+		},
+		{
 			name:  "another driver hands out the GPUs",
 			facts: good(func(f *report.Facts) { f.Foreign = "DRA driver x" }),
 			want:  map[string]string{"Ready": "False ForeignDriver", "ForeignDriver": "True ForeignDriver DRA driver x"},
@@ -158,8 +178,8 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := report.Status(tc.facts)
-			if len(s.Conditions) != 5 {
-				t.Errorf("%d conditions, want all 5", len(s.Conditions))
+			if len(s.Conditions) != 6 {
+				t.Errorf("%d conditions, want all 6", len(s.Conditions))
 			}
 			for condition, want := range tc.want {
 				c := meta.FindStatusCondition(s.Conditions, condition)
