@@ -30,10 +30,17 @@ type scene struct {
 	name string
 }
 
-// newScene makes a namespace and a node of H100 with MIG mode on, and takes them away when the test ends.
+// newScene makes a namespace and a node of H100 with MIG mode on, and takes them away when the test ends. The test runs
+// beside the others.
 func newScene(t *testing.T, name string, gpus int) scene {
 	t.Helper()
 	t.Parallel()
+	return newSceneAlone(t, name, gpus)
+}
+
+// newSceneAlone is for a test that others would notice.
+func newSceneAlone(t *testing.T, name string, gpus int) scene {
+	t.Helper()
 	s := scene{T: t, name: name}
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	s.node(gpus)

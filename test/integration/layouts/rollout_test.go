@@ -204,3 +204,46 @@ func TestAScheduleSwitchesTheLayout(t *testing.T) {
 	s.rolledOut()
 	s.running(s.pod("tenant", "60Gi"))
 }
+
+func TestAChangeThatFailsStopsAtOneGPU(t *testing.T) {
+	s := newScene(t, "fails", 2)
+	s.pool(builders.MakePool("fails").Static("3g.40gb", 2))
+	fault := func(args ...string) {
+		t.Helper()
+		if _, err := cluster.FakeGPU(s.Context(), "fails", append([]string{"fault"}, args...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fault("--call", "nvmlGpuInstanceCreateComputeInstance", "--return", "NVML_ERROR_UNKNOWN")
+	s.layout("1g.10gb", 7)
+	s.condition(v1alpha1.PoolRollingOut, metav1.ConditionTrue, v1alpha1.ReasonChangeFailed, "0 of 2 GPUs are as wanted", "1 waiting")
+	halves := s.instances("3g.40gb")
+	slices.Sort(halves)
+	if !slices.Equal(halves, []int{0, 2}) {
+		t.Errorf("want one GPU left as it was, got %v", halves)
+	}
+	s.running(s.pod("tenant", "20Gi"))
+
+	fault("--clear")
+	s.condition(v1alpha1.PoolRollingOut, metav1.ConditionTrue, v1alpha1.ReasonBlocked, "1 of 2 GPUs are as wanted", "fails/tenant")
+}
+
+func TestARolloutGoesOnWithAnotherManager(t *testing.T) {
+	s := newSceneAlone(t, "restart", 2) // the others would miss admission
+	s.pool(builders.MakePool("restart").Static("3g.40gb", 2))
+	tenant := s.pod("tenant", "20Gi")
+	s.running(tenant)
+	s.layout("1g.10gb", 7)
+	s.condition(v1alpha1.PoolRollingOut, metav1.ConditionTrue, v1alpha1.ReasonBlocked, "restart/tenant")
+
+	for _, do := range []func(context.Context, string) error{cluster.Stop, cluster.Start} {
+		if err := do(s.Context(), "manager"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.remove(tenant)
+	s.rolledOut()
+	if got := s.instances("1g.10gb"); !slices.Equal(got, []int{7, 7}) {
+		t.Errorf("want all GPUs divided anew, got %v", got)
+	}
+}
