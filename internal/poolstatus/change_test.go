@@ -54,6 +54,7 @@ func sick(node assign.Node, minor int, state v1alpha1.HealthState, reason string
 
 func TestConditionsOfChange(t *testing.T) {
 	shared := builders.MakePool("p").Obj()
+	static := builders.MakePool("p").Static("3g.40gb", 2).Obj()
 	twice := builders.MakePool("p").Obj()
 	twice.Spec.TimeZone = "UTC"
 	for _, name := range []string{"a", "b"} {
@@ -112,6 +113,19 @@ func TestConditionsOfChange(t *testing.T) {
 		{
 			name: "an excluded GPU is not drained from the pool", pool: shared, plan: idle, nodes: []assign.Node{h100s(shared, 1, excluded, "gpu-0")},
 			condition: v1alpha1.PoolDraining, status: metav1.ConditionFalse, reason: v1alpha1.ReasonNothingToDrain,
+		},
+		{
+			name: "a GPU that gets another layout keeps what can stay, so it is not drained", pool: static, plan: idle,
+			nodes: []assign.Node{h100s(static, 1, func(d *v1alpha1.GPUDecision) {
+				halves(d)
+				d.Taint = v1alpha1.TaintLayoutChanged
+			}, "gpu-0-mig-3g40gb-4")},
+			condition: v1alpha1.PoolDraining, status: metav1.ConditionFalse, reason: v1alpha1.ReasonNothingToDrain,
+		},
+		{
+			name: "it is not ready all the same", pool: static, plan: idle,
+			nodes:     []assign.Node{h100s(static, 1, func(d *v1alpha1.GPUDecision) { d.Taint = v1alpha1.TaintLayoutChanged })},
+			condition: v1alpha1.PoolReady, status: metav1.ConditionFalse, reason: v1alpha1.ReasonGPUsNotPublished, says: []string{"RollingOut"},
 		},
 		{
 			name: "sick GPUs are told, the lost ones apart", pool: shared, plan: idle,

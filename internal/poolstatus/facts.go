@@ -36,7 +36,7 @@ type facts struct {
 	usedMem     int64
 	lingering   int     // held by nobody or another pool, but still published and used as this pool's
 	unpublished []place // held, meant to stay, and not published as decided
-	changing    int     // held, published in the old form until its tenants have finished
+	changing    int     // held, and in change to the form that the pool wants
 	draining    drain
 	excluded    drain
 	unhealthy   []place
@@ -166,16 +166,16 @@ func (f *facts) leaves(d *v1alpha1.GPUDecision) bool {
 }
 
 func (f *facts) addDraining(node assign.Node, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
-	if d.Taint == v1alpha1.TaintLayoutChanged {
-		allocations = nil // most of them may stay: the rollout says who has to go
+	if assign.OfRollout(d.Taint) {
+		f.changing++
+	}
+	if d.Taint == v1alpha1.TaintLayoutChanged && f.pool.DeletionTimestamp.IsZero() {
+		return // what can stays: the rollout says who has to go
 	}
 	f.draining.add(allocations)
 	name := node.GPUNode.Name
 	if node.GPUNode.Status.ObservedGeneration < node.GPUNode.Generation && !slices.Contains(f.draining.behind, name) {
 		f.draining.behind = append(f.draining.behind, name)
-	}
-	if assign.OfRollout(d.Taint) {
-		f.changing++
 	}
 }
 
