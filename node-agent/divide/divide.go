@@ -80,9 +80,8 @@ func (d *Divider) Divide(ctx context.Context, look gpu.Node) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	list, err := d.plan(ctx, look, records)
-	if err != nil || idle(list, look, records) {
-		return Result{Troubles: troubles(list)}, err
+	if list := d.plan(ctx, look, records); idle(list, look, records) {
+		return Result{Troubles: troubles(list)}, nil
 	}
 	unlock, err := d.Records.Lock()
 	if err != nil {
@@ -96,9 +95,8 @@ func (d *Divider) Divide(ctx context.Context, look gpu.Node) (Result, error) {
 		return Result{}, err
 	}
 	look, lookErr := d.look(ctx)
-	list, planErr := d.plan(ctx, look, records)
-	result, err := d.carryOut(ctx, list, records)
-	return result, errors.Join(lookErr, planErr, err)
+	result, err := d.carryOut(ctx, d.plan(ctx, look, records), records)
+	return result, errors.Join(lookErr, err)
 }
 
 // look leaves out single sick GPUs: it is right for the others.
@@ -160,10 +158,10 @@ func (d *Divider) read() (records, error) {
 	return r, nil
 }
 
-// plan decides for each GPU that is seen. Who holds it is asked where something would go.
-func (d *Divider) plan(ctx context.Context, look gpu.Node, r records) ([]work, error) {
+// plan decides for each GPU that is seen. Who holds it is asked where something would go; where that is not known, nothing
+// goes.
+func (d *Divider) plan(ctx context.Context, look gpu.Node, r records) []work {
 	var list []work
-	var failed []error
 	for _, g := range look.GPUs {
 		offered := r.published.ByUUID(g.UUID)
 		static := offered != nil && devices.Static(offered.Form)
@@ -180,15 +178,15 @@ func (d *Divider) plan(ctx context.Context, look gpu.Node, r records) ([]work, e
 		w := decide(s)
 		if len(w.destroy) > 0 || w.turnOn {
 			var err error
-			if s.processes, err = d.Holders.On(ctx, g.UUID, r.claims); err != nil {
-				failed = append(failed, err)
-				continue
+			if s.processes, err = d.Holders.On(ctx, g.UUID, r.claims); err == nil {
+				w = decide(s)
+			} else {
+				w = work{uuid: g.UUID, trouble: trouble(err)}
 			}
-			w = decide(s)
 		}
 		list = append(list, w)
 	}
-	return list, errors.Join(failed...)
+	return list
 }
 
 // carryOut records what is going to be done, does it on all GPUs at once, and records what has become of it.

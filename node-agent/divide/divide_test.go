@@ -184,6 +184,7 @@ func TestFailuresLeaveNothingHalf(t *testing.T) {
 	}{
 		{name: "the compute instance cannot be made", call: "nvmlGpuInstanceCreateComputeInstance", answer: "NVML_ERROR_UNKNOWN", reason: v1alpha1.ReasonDivideFailed, left: []string{}},
 		{name: "there is no room", call: "nvmlDeviceCreateGpuInstanceWithPlacement", answer: "NVML_ERROR_INSUFFICIENT_RESOURCES", reason: v1alpha1.ReasonDivideFailed, left: []string{}},
+		{name: "it is not known who holds the GPU", call: "nvmlDeviceGetComputeRunningProcesses_v3", answer: "NVML_ERROR_UNKNOWN", reason: v1alpha1.ReasonDivideFailed, left: []string{}},
 		{name: "MIG mode is in use", call: "nvmlDeviceSetMigMode", answer: "NVML_ERROR_IN_USE", reason: v1alpha1.ReasonInUse, left: []string{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
