@@ -179,6 +179,27 @@ func TestADaemonThatEndsByItself(t *testing.T) {
 	}
 }
 
+func TestADaemonThatNobodyRecorded(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, client("a"))
+	lost := r.pid(t)
+	if err := os.Remove(filepath.Join(r.options.Dir, device, "daemon.json")); err != nil {
+		t.Fatal(err)
+	}
+	r.again(t)
+	r.serve(t, client("a"))
+	eventually(t, func() bool { return unix.Kill(lost, 0) != nil })
+	if got := fakemps.Connect(t, r.program, r.pipe(), 0).Server(t); got == "plain" || r.pid(t) == lost {
+		t.Errorf("got server %s of daemon %d, want one of a new daemon", got, r.pid(t))
+	}
+	lost = r.pid(t)
+	if err := os.Remove(filepath.Join(r.options.Dir, device, "daemon.json")); err != nil {
+		t.Fatal(err)
+	}
+	r.keep(t)
+	eventually(t, func() bool { return unix.Kill(lost, 0) != nil })
+}
+
 func TestAnOldDriverServesOneUserAtATime(t *testing.T) {
 	if users, err := os.ReadFile("/proc/self/uid_map"); err != nil || !strings.Contains(string(users), "4294967295") {
 		t.Skip("there is one user only in this user namespace")

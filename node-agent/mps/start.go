@@ -28,6 +28,9 @@ func (d *Door) start(ctx context.Context, c Client, before record) (record, erro
 	r := record{
 		Device: c.Device, Protocol: protocolOf(c), MultiUser: true, Marked: before.Marked, MarkedAt: before.MarkedAt,
 	}
+	if err := d.endDaemons(c.Device); err != nil {
+		return record{}, err
+	}
 	err := d.try(ctx, &r)
 	if err != nil && r.Protocol == protocol2 && !errors.Is(err, ErrNoProgram) && ctx.Err() == nil {
 		// Older drivers do not know servers for several users: then one user has the device at a time, and the
@@ -179,10 +182,9 @@ func (d *Door) environment(device string) []string {
 
 // findProgram is the path of the control program below a root, as it is called from there.
 func findProgram(root string) (string, error) {
-	const name = "nvidia-cuda-mps-control"
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/opt/bin"} {
-		if info, err := os.Stat(filepath.Join(root, dir, name)); err == nil && info.Mode().IsRegular() {
-			return filepath.Join(dir, name), nil
+		if info, err := os.Stat(filepath.Join(root, dir, controlProgram)); err == nil && info.Mode().IsRegular() {
+			return filepath.Join(dir, controlProgram), nil
 		}
 	}
 	return "", fmt.Errorf("looking below %s: %w", root, ErrNoProgram)
@@ -212,6 +214,9 @@ func (d *Door) stop(ctx context.Context, device string) error {
 		if err := d.quit(ctx, r); err != nil {
 			return err
 		}
+	}
+	if err := d.endAll(device); err != nil {
+		return err
 	}
 	return onThread(func() error {
 		if err := enterNamespace(d.options.Namespace); err != nil {

@@ -155,6 +155,7 @@ func (d *daemon) join(pid, user int, where string) (server int, err error) {
 		if _, err := started.StdinPipe(); err != nil {
 			return 0, err
 		}
+		started.Args[0] = "/usr/bin/nvidia-cuda-mps-server"
 		started.Stdout, started.Stderr = os.Stdout, os.Stderr
 		if err := started.Start(); err != nil {
 			return 0, err
