@@ -86,3 +86,51 @@ func TestAProcessOfNoTenantIsNamedAndWaitedFor(t *testing.T) {
 	s.rolledOut()
 	s.divided("1g.10gb", []int{7})
 }
+
+func TestAnIdleInstanceIsKeptForTheNextTenant(t *testing.T) {
+	s := newScene(t, "idle", 1)
+	s.pool(builders.MakePool("idle").MIG())
+	s.keepIdle(3600)
+	first := s.pod("first", "9Gi")
+	s.running(first)
+	device := s.device(first)
+	s.remove(first)
+	s.divided("1g.10gb", []int{1})
+	second := s.pod("second", "9Gi")
+	s.running(second)
+	if got := s.device(second); got != device {
+		t.Errorf("the next tenant is on %s, want %s", got, device)
+	}
+	s.divided("1g.10gb", []int{1})
+	s.remove(second)
+	s.divided("1g.10gb", []int{1})
+	s.keepIdle(0)
+	s.divided("1g.10gb", []int{0})
+}
+
+// keepIdle changes how long the pool keeps idle instances, and waits until the agent has heard of it.
+func (s scene) keepIdle(seconds int32) {
+	s.Helper()
+	s.edit(func(spec *v1alpha1.GPUPoolSpec) { spec.Partitioning.MIG.KeepIdleSeconds = &seconds })
+	s.wait("the agent has heard of keepIdleSeconds", func(ctx context.Context) (bool, error) {
+		var n v1alpha1.GPUNode
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: s.name}, &n); err != nil {
+			return false, err
+		}
+		decisions := n.Decisions()
+		return len(decisions) == 1 && decisions[0].KeepIdleSeconds == seconds && n.Status.ObservedGeneration == n.Generation, nil
+	})
+}
+
+func TestTenantsShareAnInstanceOfALayout(t *testing.T) {
+	s := newScene(t, "halves", 1)
+	s.pool(builders.MakePool("halves").Static("3g.40gb", 2).Mode(v1alpha1.SharingSoftware))
+	first, second, third := s.pod("first", "15Gi"), s.pod("second", "15Gi"), s.pod("third", "30Gi")
+	s.running(first, second, third)
+	byDevice := map[string]int{s.device(first): 1}
+	byDevice[s.device(second)]++
+	byDevice[s.device(third)]++
+	if len(byDevice) != 2 || byDevice[s.device(third)] != 1 {
+		t.Errorf("devices are %v, want the small tenants on one instance and the large one on the other", byDevice)
+	}
+}
