@@ -18,6 +18,9 @@ const (
 	// TaintKey is the key of the NoSchedule taint on devices that take no new tenants; its value is the reason.
 	TaintKey = v1alpha1.DriverName + "/draining"
 
+	// HealthTaintKey is the key of the taint on devices of a GPU that is not well; its value is the reason.
+	HealthTaintKey = v1alpha1.DriverName + "/unhealthy"
+
 	// pcieRoot is the standard attribute that topology constraints compare.
 	pcieRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
 
@@ -41,18 +44,47 @@ type Offer struct {
 	DriverVersion string
 	// Instances are the MIG instances to publish, where the decision is static.
 	Instances []Standing
+	// Health says what is wrong with the GPU; the zero Health where nothing is.
+	Health Health
+}
+
+// Health is that of a GPU. All of its MIG instances share it.
+type Health struct {
+	// State is Suspect or Lost, "" where the GPU is well; Reason is one of the API's.
+	State  v1alpha1.HealthState
+	Reason string
 }
 
 // Build returns the devices of one GPU in the order to publish them, and the counter set that they consume; the set is
 // nil where nothing is divided.
 func Build(o Offer) ([]resourceapi.Device, *resourceapi.CounterSet) {
+	var list []resourceapi.Device
+	var set *resourceapi.CounterSet
 	switch {
 	case Static(o.Decision):
-		return standing(o), nil
+		list = standing(o)
 	case o.Decision.Partitioning == v1alpha1.PartitioningMIG:
-		return placements(o)
+		list, set = placements(o)
 	default:
-		return []resourceapi.Device{whole(o)}, nil
+		list = []resourceapi.Device{whole(o)}
+	}
+	o.Health.taint(list)
+	return list, set
+}
+
+// taint keeps new tenants off a GPU that is not well. Only from lost hardware are those that it has driven away too: the
+// effect deletes their pods.
+func (h Health) taint(list []resourceapi.Device) {
+	if h.State == "" {
+		return
+	}
+	taint := resourceapi.DeviceTaint{Key: HealthTaintKey, Value: h.Reason, Effect: resourceapi.DeviceTaintEffectNoSchedule}
+	if h.State == v1alpha1.HealthLost {
+		taint.Effect = resourceapi.DeviceTaintEffectNoExecute
+	}
+	for i := range list {
+		list[i].Taints = append(list[i].Taints, taint)
+		list[i].Attributes[v1alpha1.AttributeDraining] = resourceapi.DeviceAttribute{BoolValue: ptr.To(true)}
 	}
 }
 

@@ -167,7 +167,7 @@ func (c Course) suffers(now time.Time, rules Rules) bool {
 // Resume is the course of a GPU after a restart of the agent, from the verdict that was reported. What shows in vitals and
 // reach is seen again anyway.
 func Resume(before v1alpha1.GPUHealth) Course {
-	if before.State != v1alpha1.HealthSuspect || (before.Reason != v1alpha1.HealthReasonXID && before.Reason != v1alpha1.HealthReasonECC) {
+	if before.State != v1alpha1.HealthSuspect || (before.Reason != v1alpha1.HealthReasonXID && before.Reason != v1alpha1.HealthReasonECC) || before.Since == nil {
 		return Course{}
 	}
 	return Course{xid: uint64(before.XID), errorAt: before.Since.Time, errors: 1}

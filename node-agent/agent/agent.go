@@ -138,10 +138,14 @@ type Agent struct {
 	TimeSlicer TimeSlicer
 	Library    Library
 	MPS        MPS
-	Metrics    *Metrics
-	Clock      clock.Clock
-	Intervals  Intervals
-	Log        logr.Logger
+	Health     Health
+	// HealthReports are kubelet's, Teller is for pods.
+	HealthReports HealthReports
+	Teller        Teller
+	Metrics       *Metrics
+	Clock         clock.Clock
+	Intervals     Intervals
+	Log           logr.Logger
 
 	triggerOnce sync.Once
 	triggers    chan struct{}
@@ -165,6 +169,7 @@ type memory struct {
 	askedAt      time.Time
 	sweepAt      time.Time
 	suspects     map[string]time.Time
+	told         map[string]v1alpha1.HealthState
 	lastTrouble  string
 	troubles     map[string]publish.Trouble
 	foreign      map[string]foreign
@@ -274,6 +279,7 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if !settled {
 		next = min(next, a.Intervals.Republish)
 	}
+	a.tell(ctx, plan)
 	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
 	if err := errors.Join(failed...); err != nil {
 		return min(next, a.Intervals.Republish), fmt.Errorf("bringing the node in line: %w", err)

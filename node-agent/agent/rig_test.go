@@ -54,6 +54,7 @@ type rig struct {
 	timeSlices   []string
 	timeSliceErr error
 	gone         []string
+	ward         ward
 	released     []string
 	stuck        bool
 }
@@ -76,7 +77,8 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, MPS: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, MPS: r,
+		Health: &r.ward, HealthReports: &r.ward, Teller: &r.ward, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r

@@ -16,11 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/dra"
+	"github.com/sluice-gpu/sluice/node-agent/health"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
@@ -114,9 +116,11 @@ func Run(ctx context.Context, c Config) error {
 		back.try(ctx)
 	}
 	watcher := newWatcher(c, doors, preparer, agent)
+	reports := &dra.Health{NodeName: c.NodeName, Clock: c.Clock}
+	agent.HealthReports = reports
 	server, err := dra.Start(ctx, dra.Options{
 		NodeName: c.NodeName, PluginsDir: c.PluginsDir, RegistrarDir: c.RegistrarDir, StateDir: c.StateDir,
-		PodUID: c.PodUID, Client: kube, Claims: preparer, Log: c.Log.WithName("dra"),
+		PodUID: c.PodUID, Client: kube, Claims: preparer, Health: reports, Log: c.Log.WithName("dra"),
 		Observer: &Observer{Agent: agent, Metrics: c.Metrics, Fatal: func(err error) { cancel(err) }},
 	})
 	if err != nil {
@@ -147,16 +151,21 @@ func firstRole(ctx context.Context, c Config) (resign func(), err error) {
 }
 
 // newAgent is the loop with all of its doors but that to kubelet.
-func newAgent(c Config, doors doors, cluster Cluster, driver *Driver, preparer Preparer) *Agent {
+func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, preparer Preparer) *Agent {
 	finder := &holders.Finder{Hardware: driver, Proc: c.ProcDir}
-	return &Agent{
+	agent := &Agent{
 		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
 		Divider: &divide.Divider{
 			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
 		},
 		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
-		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
+		Teller: cluster, Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
+	agent.Health = &health.Monitor{
+		Hardware: driver, Counter: c.Metrics, Rules: judged.DefaultRules(), Times: health.DefaultTimes(),
+		Clock: c.Clock, Log: c.Log.WithName("health"), Changed: agent.Trigger,
+	}
+	return agent
 }
 
 // lead runs the loop as the node's active agent.
@@ -173,6 +182,7 @@ func lead(
 	ctx, stop := context.WithCancel(ctx)
 	beside.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
 	beside.Go(func() { meter.Run(ctx, c.Clock) })
+	beside.Go(func() { agent.Health.Run(ctx) })
 	beside.Go(func() { watcher.Run(ctx, c.Clock) })
 	defer beside.Wait()
 	defer stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
@@ -36,6 +37,8 @@ type Input struct {
 	Held map[string][]gpu.Placement
 	// Troubles are what stood against dividing GPUs when it was last tried, by UUID.
 	Troubles map[string]Trouble
+	// Health says how each GPU is, by UUID.
+	Health map[string]health.Verdict
 	// Foreign names who else hands out GPUs of this node; "" for nobody.
 	Foreign string
 }
@@ -54,6 +57,8 @@ type Outcome struct {
 	Instances []checkpoint.Standing
 	// Decided is true where a pool holds the GPU, and AsDecided where the form is exactly what the manager decided.
 	Decided, AsDecided bool
+	// Health says how the GPU is.
+	Health health.Verdict
 	// Reason is one of the API's, Message says in a sentence what stands in the way; "" where nothing does.
 	Reason, Message string
 }
@@ -120,6 +125,11 @@ func (in Input) decide(uuid string) Outcome {
 		}
 	}
 	s.divide(&outcome)
+	outcome.Health = in.Health[uuid]
+	if outcome.Health.Sick() && outcome.Form != nil && outcome.AsDecided {
+		outcome.AsDecided = false
+		outcome.Reason, outcome.Message = v1alpha1.ReasonUnhealthy, outcome.Health.Message
+	}
 	outcome.Decided = s.decided != nil
 	outcome.Seen = s.seen
 	outcome.Facts = s.facts()
@@ -177,6 +187,11 @@ func isThere(s situation) *Outcome {
 	if s.seen != nil {
 		return nil
 	}
+	// A GPU that does not answer for a while goes on being offered, tainted, and so does one that was lost not long ago:
+	// some of it can be allocated already, and the taint drives that away.
+	if v := s.in.Health[s.uuid]; s.before != nil && v.Sick() && (s.used || !v.Forget) {
+		return s.asBefore("", v1alpha1.ReasonUnhealthy, v.Message)
+	}
 	return s.inUseAsBefore(v1alpha1.ReasonGPUMissing, v1alpha1.ReasonGPUMissing,
 		"NVML does not show this GPU any more; look at nvidia-smi and the kernel's log for XID errors")
 }
@@ -223,6 +238,9 @@ func canBeDivided(s situation) *Outcome {
 	}
 	g := s.seen
 	switch {
+	case g.Licence != "":
+		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported, fmt.Sprintf(
+			"%s is a virtual GPU, which only its hypervisor can divide; let a pool with partitioning None select it", g.Product))
 	case g.MIGMode == gpu.MIGUnsupported || len(g.Profiles) == 0:
 		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported,
 			fmt.Sprintf("%s with driver %s has no MIG; let a pool with partitioning None select it", g.Product, s.in.Look.DriverVersion))

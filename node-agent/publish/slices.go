@@ -26,6 +26,7 @@ func Slices(record checkpoint.Published) []resourceslice.Slice {
 	for _, g := range record.GPUs {
 		offer := devices.Offer{
 			GPU: g.Facts.GPU(), Minor: g.Minor, Decision: g.Form, DriverVersion: g.Facts.DriverVersion,
+			Health: devices.Health{State: g.Health, Reason: g.HealthReason},
 		}
 		for _, s := range g.Instances {
 			offer.Instances = append(offer.Instances, s.Device())
@@ -106,16 +107,23 @@ func textOf(d resourceapi.Device, name resourceapi.QualifiedName) string {
 	return ""
 }
 
-// taintOf is the manager's reason of the device's taint. The agent's own reasons are told by the GPU's reason instead.
+// taintOf is the manager's reason of the device's taint, or else what its health says. The agent's other reasons are told
+// by the GPU's reason instead.
 func taintOf(d resourceapi.Device) v1alpha1.TaintReason {
 	known := []v1alpha1.TaintReason{
 		v1alpha1.TaintPoolDeleted, v1alpha1.TaintPoolChanged, v1alpha1.TaintNotSelected, v1alpha1.TaintLayoutChanged,
 		v1alpha1.TaintExcluded,
 	}
+	var health v1alpha1.TaintReason
 	for _, t := range d.Taints {
-		if t.Key == devices.TaintKey && slices.Contains(known, v1alpha1.TaintReason(t.Value)) {
+		switch {
+		case t.Key == devices.TaintKey && slices.Contains(known, v1alpha1.TaintReason(t.Value)):
 			return v1alpha1.TaintReason(t.Value)
+		case t.Key == devices.HealthTaintKey && t.Effect == resourceapi.DeviceTaintEffectNoExecute:
+			health = v1alpha1.TaintLost
+		case t.Key == devices.HealthTaintKey:
+			health = v1alpha1.TaintUnhealthy
 		}
 	}
-	return ""
+	return health
 }

@@ -101,6 +101,10 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 		Reason:  o.Reason, Message: shorten(o.Message, maxMessage),
 		HeldBy: f.heldBy(uuid),
 	}
+	g.Health = f.health(o)
+	if o.Seen != nil && o.Seen.Licence != "" {
+		g.Virtual.Licence = v1alpha1.LicenceState(o.Seen.Licence)
+	}
 	if form, ok := f.Published[uuid]; ok {
 		g.Published = form
 	}
