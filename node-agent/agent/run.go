@@ -77,16 +77,9 @@ func Run(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	config := rest.CopyConfig(c.REST)
-	config.QPS, config.Burst = clientQPS, clientBurst
-	config.Wrap(c.Metrics.CountWrites)
-	cluster, err := NewAPICluster(config, c.NodeName)
+	cluster, kube, err := clients(c)
 	if err != nil {
 		return err
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client: %w", err)
 	}
 	driver := &Driver{Root: c.DriverRoot}
 	defer driver.Close()
@@ -138,6 +131,22 @@ func Run(ctx context.Context, c Config) error {
 		defer resign()
 	}
 	return ended(ctx, lead(ctx, c, agent, cluster, doors, meter(c, doors, driver), watcher, back))
+}
+
+// clients lead to the API server. It is not talked to yet, and may be away.
+func clients(c Config) (*APICluster, kubernetes.Interface, error) {
+	config := rest.CopyConfig(c.REST)
+	config.QPS, config.Burst = clientQPS, clientBurst
+	config.Wrap(c.Metrics.CountWrites)
+	cluster, err := NewAPICluster(config, c.NodeName)
+	if err != nil {
+		return nil, nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the client: %w", err)
+	}
+	return cluster, kube, nil
 }
 
 // firstRole takes the role of the active agent before kubelet is served, where that can be. Agents in pods of their own have
