@@ -129,21 +129,21 @@ func (d *Door) Keep(ctx context.Context, clients []Client) error {
 		}
 		failed = append(failed, d.keepMarks(device, theirs), d.forget(ctx, device, theirs))
 	}
+	var seen []string
 	for _, c := range clients {
-		if d.Running(c.Device) {
+		if slices.Contains(seen, c.Device) || d.Running(c.Device) {
 			continue
 		}
-		if err := d.revive(ctx, c, of(c.Device, clients)); err != nil {
-			failed = append(failed, err)
-		}
+		seen = append(seen, c.Device)
+		failed = append(failed, d.revive(ctx, c.Device, of(c.Device, clients)))
 	}
 	return errors.Join(failed...)
 }
 
 // revive starts the daemon of a device that has clients, and marks them where there had been one.
-func (d *Door) revive(ctx context.Context, c Client, all []Client) error {
-	if r, err := d.read(c.Device); err == nil {
-		d.log.Info("An MPS daemon has ended by itself; it is started again", "device", c.Device, "pid", r.PID)
+func (d *Door) revive(ctx context.Context, device string, all []Client) error {
+	if r, err := d.read(device); err == nil {
+		d.log.Info("An MPS daemon has ended by itself; it is started again", "device", device, "pid", r.PID)
 		r.mark(all, d.clock.Now())
 		if err := d.write(r); err != nil {
 			return err

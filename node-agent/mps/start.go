@@ -32,7 +32,7 @@ func (d *Door) start(ctx context.Context, c Client, before record) (record, erro
 		return record{}, err
 	}
 	err := d.try(ctx, &r)
-	if err != nil && r.Protocol == protocol2 && !errors.Is(err, ErrNoProgram) && ctx.Err() == nil {
+	if r.Protocol == protocol2 && errors.Is(err, errEnded) {
 		// Older drivers do not know servers for several users: then one user has the device at a time, and the
 		// daemon lets the others wait.
 		d.log.Info("The MPS daemon does not start for several users; it is started for one at a time", "device", c.Device,
@@ -77,7 +77,7 @@ func (d *Door) ready(ctx context.Context, r record, p process) error {
 	for {
 		select {
 		case <-p.ended:
-			return fmt.Errorf("%w: it has ended: %s", ErrNoDaemon, d.lastWords(r.Device))
+			return fmt.Errorf("%w: %w: %s", ErrNoDaemon, errEnded, d.lastWords(r.Device))
 		case <-ctx.Done():
 			return fmt.Errorf("%w: it does not answer: %w", ErrNoDaemon, ctx.Err())
 		case <-tick.C:
