@@ -6,16 +6,15 @@ package holders
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
+	"github.com/sluice-gpu/sluice/node-agent/procs"
 )
 
 // Hardware is the NVML door.
@@ -51,7 +50,7 @@ func (f *Finder) On(ctx context.Context, gpuUUID string, recorded checkpoint.Cla
 	processes := make([]Process, 0, len(found))
 	for _, h := range found {
 		processes = append(processes, Process{
-			PID: h.PID, GIID: h.GIID, Name: f.name(h.PID), Tenant: f.tenant(h.PID, pods, complete),
+			PID: h.PID, GIID: h.GIID, Name: procs.Name(f.Proc, h.PID), Tenant: f.tenant(h.PID, pods, complete),
 		})
 	}
 	return processes, nil
@@ -81,31 +80,6 @@ func podsOn(gpuUUID string, recorded checkpoint.Claims) (uids []string, complete
 		complete = complete && len(claim.Pods) > 0
 	}
 	return uids, complete
-}
-
-// name is the command of a process and its PID.
-func (f *Finder) name(pid int) string {
-	command := "process"
-	if data, err := os.ReadFile(filepath.Join(f.Proc, strconv.Itoa(pid), "comm")); err == nil {
-		if text := printable(string(data)); text != "" {
-			command = text
-		}
-	}
-	return fmt.Sprintf("%s (%d)", command, pid)
-}
-
-// printable is a command without what a process could put into it to spoil a status.
-func printable(command string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n':
-			return -1
-		case !unicode.IsPrint(r) || r == unicode.ReplacementChar:
-			return '?'
-		default:
-			return r
-		}
-	}, strings.ToValidUTF8(command, "?")))
 }
 
 // tenant is true where the process's cgroup is that of one of the pods. Where it is not known which pods they are, any

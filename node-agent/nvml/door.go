@@ -69,6 +69,7 @@ func optionalSymbols() []string {
 type Door struct {
 	lib   nvml.Interface
 	sysfs string
+	proc  string
 	// optional says which optional symbols the library has. It is found out once, since looking up a symbol while
 	// somebody else initializes the library is a race in the bindings.
 	optional map[string]bool
@@ -130,6 +131,7 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 	d := &Door{
 		lib:      nvml.New(nvml.WithLibraryPath(libraryPath)),
 		sysfs:    "/sys",
+		proc:     "/proc",
 		deadline: DefaultDeadline,
 		optional: map[string]bool{},
 		hanging:  map[string]int{},

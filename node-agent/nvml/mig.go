@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/procs"
 )
 
 // CreateGPUInstance creates a GPU instance exactly where it is wanted and returns its id. ErrNoRoom says that another
@@ -157,16 +159,16 @@ func (d *Door) withHolders(err error, device nvml.Device, giID int) error {
 	if holdersErr != nil {
 		return err
 	}
-	var pids []int
+	var names []string
 	for _, h := range holders {
 		if h.GIID == giID {
-			pids = append(pids, h.PID)
+			names = append(names, procs.Name(d.proc, h.PID))
 		}
 	}
-	if len(pids) == 0 {
+	if len(names) == 0 {
 		return err
 	}
-	return fmt.Errorf("held by processes %v: %w", pids, err)
+	return fmt.Errorf("held by %s: %w", strings.Join(names, ", "), err)
 }
 
 // SetMIGMode switches the MIG mode. ErrResetRequired says that the GPU accepted the mode and takes it at its next reset, as
