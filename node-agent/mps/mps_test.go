@@ -179,6 +179,36 @@ func TestADaemonThatEndsByItself(t *testing.T) {
 	}
 }
 
+func TestADaemonIsBornOutsideOfTheAgentsCgroup(t *testing.T) {
+	r := newRig(t)
+	cgroups := filepath.Join(filepath.Dir(r.options.Dir), "cgroup")
+	if err := os.Mkdir(cgroups, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("cgroup", cgroups, "cgroup2", 0, ""); err != nil {
+		t.Skipf("cgroup v2 cannot be mounted here: %v", err)
+	}
+	defer unix.Unmount(cgroups, unix.MNT_DETACH) //nolint:errcheck // it is the test's own namespace
+	r.options.Cgroup, r.options.Namespace = filepath.Join(cgroups, "sluice-mps-test"), "/proc/self/ns/mnt"
+	defer os.Remove(r.options.Cgroup) //nolint:errcheck // it is there only where daemons were
+	r.again(t)
+	r.serve(t, client("a"))
+	fakemps.Connect(t, r.program, r.pipe(), 0).Server(t)
+	for _, pid := range []int{r.pid(t), r.state(t).Servers[0]} {
+		got, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+		if err != nil || !strings.Contains(string(got), "/sluice-mps-test/"+device) {
+			t.Errorf("process %d is in %s (%v), want a cgroup of the device", pid, got, err)
+		}
+	}
+	server := r.state(t).Servers[0]
+	if err := unix.Kill(r.pid(t), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// A daemon that does not answer is ended, and all that it had with it.
+	r.keep(t)
+	eventually(t, func() bool { return unix.Kill(server, 0) != nil })
+}
+
 func TestADaemonThatNobodyRecorded(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, client("a"))
@@ -330,7 +360,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}{
 		{name: "a name that leads elsewhere is refused", client: client("a", func(c *mps.Client) { c.Device = "GPU-/../.." }), want: mps.ErrBadClient},
 		{name: "a share without memory is refused", client: client("a", func(c *mps.Client) { c.MemoryMiB = 0 }), want: mps.ErrBadClient},
-		{name: "more threads than there are are refused", client: client("a", func(c *mps.Client) { c.Percent = 101 }), want: mps.ErrBadClient},
+		{name: "a part of more than all threads is refused", client: client("a", func(c *mps.Client) { c.Percent = 101 }), want: mps.ErrBadClient},
 		{name: "a driver without the program is said", client: client("a"), want: mps.ErrNoProgram},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

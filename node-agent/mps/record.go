@@ -3,6 +3,7 @@
 package mps
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (d *Door) startTime(pid int) (uint64, error) {
 		return 0, fmt.Errorf("looking for a process: %w", err)
 	}
 	const state, start = 0, 19
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) <= start || fields[state] == "Z" || fields[state] == "X" {
 		return 0, errEnded
 	}

@@ -123,12 +123,12 @@ func (d *Door) launch(r record) (process, error) {
 		if err != nil {
 			return err
 		}
-		defer cgroup.Close() //nolint:errcheck // it was only referred to
+		defer cgroup.Close()
 		output, err := os.OpenFile(d.outputPath(r.Device), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return fmt.Errorf("opening the daemon's output: %w", err)
 		}
-		defer output.Close() //nolint:errcheck // the daemon has it
+		defer output.Close()
 		if err := d.furnish(r.Device); err != nil {
 			return err
 		}
@@ -241,10 +241,12 @@ func (d *Door) quit(ctx context.Context, r record) error {
 	if r.Protocol == protocol3 {
 		args, input = []string{"-q"}, ""
 	}
+	patience := quitTime
 	if _, err := d.ask(ctx, r, args, input); err != nil {
+		patience = 0
 		d.log.Info("An MPS daemon does not take the request to end", "device", r.Device, "error", err.Error())
 	}
-	deadline := time.NewTimer(quitTime)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(pollTime)
 	defer tick.Stop()

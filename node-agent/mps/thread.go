@@ -42,7 +42,7 @@ func enterNamespace(path string) error {
 		if file, err = os.Open(path); err != nil {
 			return fmt.Errorf("opening the node's mount namespace: %w", err)
 		}
-		defer file.Close() //nolint:errcheck // it was only referred to
+		defer file.Close()
 	}
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("giving the thread a root of its own: %w", err)
@@ -63,7 +63,7 @@ func enterProcess(proc string, pid int) error {
 	if err != nil {
 		return fmt.Errorf("opening the root of the daemon: %w", err)
 	}
-	defer root.Close() //nolint:errcheck // it was only referred to
+	defer root.Close()
 	if err := enterNamespace(filepath.Join(dir, "ns", "mnt")); err != nil {
 		return err
 	}

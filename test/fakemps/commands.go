@@ -21,7 +21,7 @@ func (d *daemon) command(out io.Writer, words []string) {
 		if d.server != nil {
 			d.endServer()
 		}
-		os.Exit(0)
+		os.Exit(0) //nolint:revive // deep-exit: it is told to end
 	case words[0] == "fault":
 		d.fault = true
 		d.free.Broadcast()
@@ -91,7 +91,7 @@ func (d *daemon) command3(out io.Writer, words []string) {
 	case "namespace delete":
 		if n, ok := d.named[name]; ok {
 			_ = n.listener.Close()
-			_ = os.RemoveAll(filepath.Join(d.pipe, "sluice", name))
+			_ = os.RemoveAll(filepath.Join(d.pipe, "sluice", name)) //nolint:gosec // G703: it is the test's own directory
 			delete(d.named, name)
 		}
 	default:

@@ -44,7 +44,7 @@ type namespace struct {
 }
 
 func newDaemon(pipe string, args []string) *daemon {
-	_, err := os.Stat(filepath.Join(filepath.Dir(pipe), refuseFile))
+	_, err := os.Stat(filepath.Join(filepath.Dir(pipe), refuseFile)) //nolint:gosec // G703: it is the test's own directory
 	d := &daemon{
 		pipe: pipe, three: slices.Contains(args, "3"), multiUser: slices.Contains(args, "-M") || slices.Contains(args, "-m"),
 		clients: map[int]string{}, named: map[string]*namespace{},
@@ -69,21 +69,21 @@ func (d *daemon) serve() error {
 	return nil
 }
 
-func (d *daemon) listen(dir string) (net.Listener, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func (d *daemon) listen(dir string) (*net.UnixListener, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G703: it is the test's own directory
 		return nil, err
 	}
 	path := filepath.Join(dir, "control")
-	listener, err := net.Listen("unix", path)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	return listener, os.Chmod(path, 0o777)
+	return listener, os.Chmod(path, 0o777) //nolint:gosec // G703: it is the test's own directory
 }
 
-func (d *daemon) accept(listener net.Listener, where string) {
+func (d *daemon) accept(listener *net.UnixListener, where string) {
 	for {
-		conn, err := listener.Accept()
+		conn, err := listener.AcceptUnix()
 		if err != nil {
 			return
 		}
@@ -91,8 +91,8 @@ func (d *daemon) accept(listener net.Listener, where string) {
 	}
 }
 
-func (d *daemon) handle(conn net.Conn, where string) {
-	defer conn.Close()
+func (d *daemon) handle(conn *net.UnixConn, where string) {
+	defer conn.Close() //nolint:errcheck // it is only read from
 	reader := bufio.NewReader(conn)
 	line, err := reader.ReadString('\n')
 	if err != nil {
@@ -123,8 +123,8 @@ func (d *daemon) handle(conn net.Conn, where string) {
 	d.mu.Unlock()
 }
 
-func peerOf(conn net.Conn) (peer *unix.Ucred, err error) {
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (d *daemon) join(pid, user int, where string) (server int, err error) {
 	}
 	if d.server == nil {
 		// The daemon may be in another root, where this program has the path that it was started by.
-		started := exec.Command(os.Args[0], "fake-server")
+		started := exec.Command(os.Args[0], "fake-server") //nolint:gosec,noctx // G702: it is this program, and outlives the call
 		// Its standard input ends with the daemon. Nothing is left open to /dev/null, which may not be there.
 		if _, err := started.StdinPipe(); err != nil {
 			return 0, err
