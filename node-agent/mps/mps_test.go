@@ -190,7 +190,6 @@ func TestADaemonIsBornOutsideOfTheAgentsCgroup(t *testing.T) {
 	}
 	defer unix.Unmount(cgroups, unix.MNT_DETACH) //nolint:errcheck // it is the test's own namespace
 	r.options.Cgroup, r.options.Namespace = filepath.Join(cgroups, "sluice-mps-test"), "/proc/self/ns/mnt"
-	defer os.Remove(r.options.Cgroup) //nolint:errcheck // it is there only where daemons were
 	r.again(t)
 	r.serve(t, client("a"))
 	fakemps.Connect(t, r.program, r.pipe(), 0).Server(t)
@@ -207,6 +206,11 @@ func TestADaemonIsBornOutsideOfTheAgentsCgroup(t *testing.T) {
 	// A daemon that does not answer is ended, and all that it had with it.
 	r.keep(t)
 	eventually(t, func() bool { return unix.Kill(server, 0) != nil })
+	eventually(t, func() bool { return r.door.Serve(t.Context(), client("b")) == nil })
+	r.keep(t)
+	for _, dir := range []string{filepath.Join(r.options.Cgroup, device), r.options.Cgroup} {
+		eventually(t, func() bool { err := os.Remove(dir); return err == nil || os.IsNotExist(err) })
+	}
 }
 
 func TestADaemonThatNobodyRecorded(t *testing.T) {

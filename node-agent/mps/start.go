@@ -54,7 +54,9 @@ func (d *Door) try(ctx context.Context, r *record) error {
 		return err
 	}
 	r.PID = p.pid
-	if r.StartTime, err = d.startTime(p.pid); err == nil {
+	if r.StartTime, err = d.startTime(p.pid); err != nil {
+		err = fmt.Errorf("%w: %w: %s", ErrNoDaemon, err, d.lastWords(r.Device))
+	} else {
 		// First of all, so that whatever happens now the next call finds it.
 		err = d.write(*r)
 	}

@@ -152,6 +152,9 @@ func (d *Door) openCgroup(device string) (*os.File, error) {
 		return nil, fmt.Errorf("%s is not of cgroup v2, which MPS needs to outlive the agent: %w", d.options.Cgroup, errors.ErrUnsupported)
 	}
 	path := filepath.Join(d.options.Cgroup, device)
+	// Kernels end what is born into a cgroup that was ended before (seen on 6.18), so an old one is not used again. One with
+	// servers in it, whose daemon has ended by itself, was not.
+	_ = os.Remove(path)
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cgroup of the daemon: %w", err)
 	}
@@ -171,7 +174,7 @@ func (d *Door) removeCgroup(device string) error {
 	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ending what is left of the daemon: %w", err)
 	}
-	// A process that is being ended is in the way for a moment; what stays is empty, and the device's next daemon's.
+	// A process that is being ended is in the way for a moment; what stays is empty, and removed for the device's next daemon.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("removing the cgroup of the daemon: %w", err)
 	}
