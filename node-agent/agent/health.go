@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
-// Events of pods are written for those of this node only, which admission policies see to.
+// Events are written of pods, and name this node as their source, which an admission policy sees to.
 // +kubebuilder:rbac:groups="",resources=events,verbs=create,roleName=sluice-node-agent
 
 // Health says how GPUs are.
