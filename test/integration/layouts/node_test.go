@@ -121,16 +121,3 @@ func (s scene) keepIdle(seconds int32) {
 		return len(decisions) == 1 && decisions[0].KeepIdleSeconds == seconds && n.Status.ObservedGeneration == n.Generation, nil
 	})
 }
-
-func TestTenantsShareAnInstanceOfALayout(t *testing.T) {
-	s := newScene(t, "halves", 1)
-	s.pool(builders.MakePool("halves").Static("3g.40gb", 2).Mode(v1alpha1.SharingSoftware))
-	first, second, third := s.pod("first", "15Gi"), s.pod("second", "15Gi"), s.pod("third", "30Gi")
-	s.running(first, second, third)
-	byDevice := map[string]int{s.device(first): 1}
-	byDevice[s.device(second)]++
-	byDevice[s.device(third)]++
-	if len(byDevice) != 2 || byDevice[s.device(third)] != 1 {
-		t.Errorf("devices are %v, want the small tenants on one instance and the large one on the other", byDevice)
-	}
-}
