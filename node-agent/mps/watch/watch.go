@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/mps"
@@ -43,6 +45,11 @@ type Holders interface {
 	On(ctx context.Context, gpuUUID string, recorded checkpoint.Claims) ([]holders.Process, error)
 }
 
+// Teller writes events.
+type Teller interface {
+	Tell(ctx context.Context, namespace string, pod checkpoint.Pod, eventType, reason, message string) error
+}
+
 // Report is what the last look has shown.
 type Report struct {
 	// Devices is how many are shared by MPS now.
@@ -63,6 +70,8 @@ type Watcher struct {
 	Daemons Daemons
 	Keeper  Keeper
 	Holders Holders
+	// Teller tells pods what has become of their MPS.
+	Teller Teller
 	// Changed is called when a look shows something else than the one before.
 	Changed func()
 	Log     logr.Logger
@@ -104,6 +113,8 @@ func (w *Watcher) Run(ctx context.Context, c clock.WithTicker) {
 type device struct {
 	uuid, gpu, name string
 	giID            int
+	// claims are the UIDs of those that share it.
+	claims []string
 }
 
 // Look looks at every device once.
@@ -120,22 +131,23 @@ func (w *Watcher) Look(ctx context.Context) error {
 	failed := []error{w.Keeper.KeepMPS(ctx)}
 	w.used = len(devices) > 0
 	report := Report{Devices: len(devices)}
-	suspects := map[string][]int{}
+	suspects, concerned := map[string][]int{}, map[string]concern{}
 	for _, d := range devices {
 		s, err := w.sight(ctx, d, recorded)
 		failed = append(failed, err)
 		found, again := judge(d, s, w.suspects[d.uuid])
 		suspects[d.uuid] = again
+		concerned[d.uuid] = concern{all: d.claims, marked: s.state.Marked}
 		report.Findings = append(report.Findings, found...)
 	}
 	slices.SortStableFunc(report.Findings, worstFirst)
 	w.suspects = suspects
-	w.publish(report)
+	w.publish(ctx, report, concerned, recorded)
 	return errors.Join(failed...)
 }
 
 // publish keeps a report, and says what is new in it.
-func (w *Watcher) publish(report Report) {
+func (w *Watcher) publish(ctx context.Context, report Report, concerned map[string]concern, recorded checkpoint.Claims) {
 	w.mu.Lock()
 	before := w.report
 	w.report = report
@@ -143,6 +155,7 @@ func (w *Watcher) publish(report Report) {
 	for _, f := range report.Findings {
 		if !slices.Contains(before.Findings, f) {
 			w.Log.Info("MPS does not hold a device as it should", "device", f.Device, "reason", f.Reason, "message", f.Message)
+			w.tell(ctx, f, concerned[f.Device], recorded)
 		}
 	}
 	if before.Devices != report.Devices || !slices.Equal(before.Findings, report.Findings) {
@@ -162,9 +175,11 @@ func devicesOf(recorded checkpoint.Claims) []device {
 			if r.Instance != nil {
 				d.uuid, d.giID = r.Instance.UUID, r.Instance.GIID
 			}
-			if !slices.Contains(devices, d) {
-				devices = append(devices, d)
+			i := slices.IndexFunc(devices, func(other device) bool { return other.uuid == d.uuid })
+			if i < 0 {
+				devices, i = append(devices, d), len(devices)
 			}
+			devices[i].claims = append(devices[i].claims, claim.UID)
 		}
 	}
 	return devices
@@ -202,4 +217,34 @@ func (w *Watcher) sight(ctx context.Context, d device, recorded checkpoint.Claim
 		}
 	}
 	return s, err
+}
+
+// concern are the UIDs of claims that something wrong with a device concerns: all, and those whose daemon had ended.
+type concern struct{ all, marked []string }
+
+// by are those that a finding concerns, and what they are told: nothing about other tenants.
+func (c concern) by(f Finding) (claims []string, message string) {
+	switch f.Reason {
+	case v1alpha1.ReasonMPSDaemonEnded:
+		return c.marked, "the MPS daemon of the GPU has ended by itself and was started again; start the pod again to be held by the new one"
+	case v1alpha1.ReasonMPSDaemonAway:
+		return c.all, "the MPS daemon of the GPU does not answer; what starts CUDA now runs without MPS"
+	case v1alpha1.ReasonMPSFault:
+		return c.all, "a process has broken the MPS server that all tenants of the GPU share; work on it has failed"
+	default:
+		return nil, ""
+	}
+}
+
+// tell writes an event on each pod of the claims. One that cannot be written is not tried again: the status says the same.
+func (w *Watcher) tell(ctx context.Context, f Finding, c concern, recorded checkpoint.Claims) {
+	claims, message := c.by(f)
+	for _, uid := range claims {
+		claim := recorded.Claims[uid]
+		for _, pod := range claim.Pods {
+			if err := w.Teller.Tell(ctx, claim.Namespace, pod, corev1.EventTypeWarning, f.Reason, message); err != nil {
+				w.Log.Info("A pod is not told about MPS", "pod", claim.Namespace+"/"+pod.Name, "err", err.Error())
+			}
+		}
+	}
 }

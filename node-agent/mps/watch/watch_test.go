@@ -24,6 +24,12 @@ type outside struct {
 	processes []holders.Process
 	kept      int
 	changes   int
+	told      []string
+}
+
+func (o *outside) Tell(_ context.Context, namespace string, pod checkpoint.Pod, _, reason, _ string) error {
+	o.told = append(o.told, reason+" "+namespace+"/"+pod.Name)
+	return nil
 }
 
 func (o *outside) Claims() (checkpoint.Claims, error) { return o.claims, nil }
@@ -60,7 +66,7 @@ func newOutside() *outside {
 
 func (o *outside) watcher(t *testing.T) *Watcher {
 	t.Helper()
-	return &Watcher{Records: o, Daemons: o, Keeper: o, Holders: o, Changed: func() { o.changes++ }, Log: testr.New(t)}
+	return &Watcher{Records: o, Daemons: o, Keeper: o, Holders: o, Teller: o, Changed: func() { o.changes++ }, Log: testr.New(t)}
 }
 
 func TestLook(t *testing.T) {
@@ -69,6 +75,7 @@ func TestLook(t *testing.T) {
 		name   string
 		change func(o *outside)
 		want   []Finding
+		told   []string
 	}{
 		{name: "clients and servers of the daemon are as they should be", change: func(*outside) {}},
 		{
@@ -90,12 +97,14 @@ func TestLook(t *testing.T) {
 			change: func(o *outside) { o.state, o.away = mps.State{}, mps.ErrNoDaemon },
 			want: []Finding{{"GPU-0", v1alpha1.ReasonMPSDaemonAway, "gpu-0: the MPS daemon does not answer, and what starts now runs " +
 				"without a limit: the MPS daemon does not run"}},
+			told: []string{"MPSDaemonAway ns/pod-a", "MPSDaemonAway ns/pod-b"},
 		},
 		{
 			name:   "the tenants of a daemon that has ended are named",
 			change: func(o *outside) { o.state.Marked = []string{"b", "gone"} },
 			want: []Finding{{"GPU-0", v1alpha1.ReasonMPSDaemonEnded, "gpu-0: the MPS daemon has ended by itself and was started again; " +
 				"what ran then must be started again to be held by the new one: ns/pod-b"}},
+			told: []string{"MPSDaemonEnded ns/pod-b"},
 		},
 		{
 			name:   "a broken server is said after a process beside it",
@@ -105,6 +114,7 @@ func TestLook(t *testing.T) {
 					"and run without its limits: python (30)"},
 				{"GPU-0", v1alpha1.ReasonMPSFault, "gpu-0: a process has broken the MPS server; it takes new ones when the 2 that it had are gone"},
 			},
+			told: []string{"MPSFault ns/pod-a", "MPSFault ns/pod-b"},
 		},
 		{
 			name: "a server that is full is said",
@@ -128,6 +138,9 @@ func TestLook(t *testing.T) {
 			}
 			if diff := cmp.Diff(Report{Devices: 1, Findings: tc.want}, w.Report()); diff != "" {
 				t.Errorf("report differs (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.told, o.told); diff != "" {
+				t.Errorf("told pods differ (-want +got):\n%s", diff)
 			}
 			if o.kept != 2 {
 				t.Errorf("daemons were kept %d times, want at each look", o.kept)
