@@ -63,6 +63,7 @@ client() {
     setpriv --reuid "$user" --clear-groups env "${variables[@]}" "$@" "$linear" <"$dir/$name.in" >"$dir/$name.out" 2>"$dir/$name.err" &
   pid=$!
   pids+=("$pid")
+  disown "$pid"
   exec {input}>"$dir/$name.in"
   held='' error=''
   waitfor "$dir/$name.out" '"ready"' || { cat "$dir/$name.err"; return 1; }
@@ -83,7 +84,7 @@ waitfor() { # waitfor FILE TEXT
   return 1
 }
 # shellcheck disable=SC2317 # called by check
-nothing_left() { ! pgrep -f nvidia-cuda-mps >/dev/null; }
+nothing_left() { ! ps -eo stat,args | grep -v '^Z' | grep -q '[n]vidia-cuda-mps'; }
 listed() { "${door[@]}" state | grep -qE "^$1 .*\b$2\b"; }
 
 [[ $EUID == 0 ]] || { say "SKIP: needs root"; exit 1; }

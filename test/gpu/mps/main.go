@@ -27,8 +27,9 @@ import (
 const shareDir = "/run/mps-test"
 
 func main() {
-	options := mps.Options{DriverRoot: "/", Proc: "/proc"}
+	options := mps.Options{Proc: "/proc"}
 	pflag.StringVar(&options.Dir, "dir", "", "Directory of daemons.")
+	pflag.StringVar(&options.DriverRoot, "driver-root", "/", "Directory in which the driver is installed.")
 	pflag.StringVar(&options.Cgroup, "cgroup", "", "Directory of cgroups.")
 	pflag.Parse()
 	if err := run(context.Background(), options, pflag.Args()); err != nil {
@@ -38,7 +39,7 @@ func main() {
 }
 
 func run(ctx context.Context, options mps.Options, args []string) error {
-	library, err := nvml.FindLibrary("/")
+	library, err := nvml.FindLibrary(options.DriverRoot)
 	if err != nil {
 		return err
 	}
