@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
 
-// patience is how long nvcdi may take, which asks NVML many things. The first time it reads the whole driver root.
-const patience = 30 * time.Second
+// patience is how long nvcdi may take, which asks NVML many things. With the deadline of a call it stays within kubelet's 45 s.
+const patience = 15 * time.Second
 
 // description is what nvcdi said.
 type description struct {
