@@ -119,7 +119,7 @@ func sharedCapacity(
 // leastShare is what a claim that asks for less is given all the same. Admission refuses such an amount in a pod's limits; in
 // a claim that a tenant wrote it would be a share in which no process can start.
 func leastShare(mode v1alpha1.SharingMode) int64 {
-	if mode == v1alpha1.SharingSoftware {
+	if shares.Held(mode) {
 		return shares.MinMemoryBytes
 	}
 	return mebibyte

@@ -176,7 +176,7 @@ func fromObject(pool *v1alpha1.GPUPool) Pool {
 		Deleting: !pool.DeletionTimestamp.IsZero(),
 		Form:     formOf(pool),
 	}
-	if gathered.Form == Shared && pool.SharingMode() == v1alpha1.SharingSoftware {
+	if gathered.Form == Shared && shares.Held(pool.SharingMode()) {
 		gathered.LeastMemory = shares.MinMemoryBytes
 	}
 	if memory := pool.Spec.Sharing.DefaultMemory; memory != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
 func TestGather(t *testing.T) {
@@ -107,7 +108,7 @@ func TestGatherLayouts(t *testing.T) {
 			Name: "each", Form: MIG, GPUs: []GPU{{Node: "n", Product: "A", Memory: 80 * gibi}},
 			Profiles: []Profile{{Product: "A", Name: "1g.10gb", Memory: mi(9728), Compute: 14}},
 		},
-		{Name: "shared", Form: Shared, GPUs: []GPU{instance, instance}, Changing: 1},
+		{Name: "shared", LeastMemory: shares.MinMemoryBytes, Form: Shared, GPUs: []GPU{instance, instance}, Changing: 1},
 	}
 	got := Gather([]v1alpha1.GPUPool{static("each", ""), static("shared", v1alpha1.SharingMPS)}, []v1alpha1.GPUNode{node})
 	if diff := cmp.Diff(want, got); diff != "" {

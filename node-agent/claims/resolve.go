@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/devices"
+	"github.com/sluice-gpu/sluice/internal/shares"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
@@ -126,7 +127,7 @@ func amounts(
 	result.Shared = true
 	result.Memory, result.Compute = memory.Value(), compute.Value()
 	result.MPS = mode == v1alpha1.SharingMPS
-	result.Enforced = mode == v1alpha1.SharingSoftware || result.MPS
+	result.Enforced = shares.Held(mode)
 	return result, nil
 }
 
