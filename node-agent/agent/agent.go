@@ -170,6 +170,7 @@ type memory struct {
 	sweepAt      time.Time
 	suspects     map[string]time.Time
 	told         map[string]v1alpha1.HealthState
+	seen         map[string]checkpoint.Facts
 	lastTrouble  string
 	troubles     map[string]publish.Trouble
 	foreign      map[string]foreign

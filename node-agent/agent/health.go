@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,19 +42,27 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, pod checkpoint.Pod, eventType, reason, message string) error
 }
 
-// health is what is known of each GPU after a look. Those that were published before are known too.
+// health is what is known of each GPU after a look. Those that were published or seen before are known too, until they are
+// forgotten.
 func (a *Agent) health(w world, record checkpoint.Published) map[string]judged.Verdict {
-	known := make([]string, 0, len(record.GPUs))
-	for _, g := range record.GPUs {
-		known = append(known, g.Facts.UUID)
+	if a.memory.seen == nil {
+		a.memory.seen = map[string]checkpoint.Facts{}
 	}
+	for _, g := range record.GPUs {
+		a.memory.seen[g.Facts.UUID] = g.Facts
+	}
+	for _, g := range w.look.GPUs {
+		a.memory.seen[g.UUID] = checkpoint.FactsOf(g, w.look.DriverVersion)
+	}
+	known := slices.Collect(maps.Keys(a.memory.seen))
 	a.Health.Resume(w.gpuNode.Status.GPUs)
 	a.Health.Looked(w.look, w.lookErr, known)
-	for _, g := range w.look.GPUs {
-		known = append(known, g.UUID)
-	}
-	a.Health.Forget(known)
-	return a.Health.Verdicts()
+	verdicts := a.Health.Verdicts()
+	maps.DeleteFunc(a.memory.seen, func(uuid string, _ checkpoint.Facts) bool {
+		return verdicts[uuid].Forget && record.ByUUID(uuid) == nil
+	})
+	a.Health.Forget(slices.Collect(maps.Keys(a.memory.seen)))
+	return verdicts
 }
 
 // tell reports to kubelet, to the metrics and to the pods that sit on a GPU how it is. Pods are told when that changes;

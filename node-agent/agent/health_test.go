@@ -144,3 +144,26 @@ func TestALostGPUThatNobodyHasIsWithdrawnInTheEnd(t *testing.T) {
 	r.passes(t)
 	r.expectDevices(t, "after a while", "gpu-0")
 }
+
+func TestASickGPUThatWasNeverOfferedIsToldOf(t *testing.T) {
+	r := newRig(t, h100(0), h100(1))
+	r.decide()
+	r.passes(t)
+	r.look.GPUs = r.look.GPUs[:1]
+	hangs := judged.Verdict{State: v1alpha1.HealthSuspect, Reason: v1alpha1.HealthReasonNVMLHangs, Message: "it hangs"}
+	r.ward.verdicts = map[string]judged.Verdict{"GPU-0": well(), "GPU-1": hangs}
+	r.passes(t)
+	if n := len(r.gpuNode.Status.GPUs); n != 2 {
+		t.Fatalf("the status tells of %d GPUs, want 2", n)
+	}
+	got := r.gpuNode.Status.GPUs[1]
+	if got.Health.Reason != v1alpha1.HealthReasonNVMLHangs || got.Reason != v1alpha1.ReasonUnhealthy {
+		t.Errorf("it says %+v, reason %s", got.Health, got.Reason)
+	}
+	hangs.State, hangs.Forget = v1alpha1.HealthLost, true
+	r.ward.verdicts["GPU-1"] = hangs
+	r.passes(t)
+	if n := len(r.gpuNode.Status.GPUs); n != 1 {
+		t.Errorf("in the end the status tells of %d GPUs, want 1", n)
+	}
+}

@@ -39,6 +39,8 @@ type Input struct {
 	Troubles map[string]Trouble
 	// Health says how each GPU is, by UUID.
 	Health map[string]health.Verdict
+	// Remembered are the GPUs that were seen before, by UUID: one that is sick is told of though it was never offered.
+	Remembered map[string]checkpoint.Facts
 	// Foreign names who else hands out GPUs of this node; "" for nobody.
 	Foreign string
 }
@@ -86,6 +88,11 @@ func (in Input) uuids() []string {
 	}
 	for _, d := range in.Decisions {
 		uuids = append(uuids, d.UUID)
+	}
+	for uuid := range in.Remembered {
+		if v := in.Health[uuid]; v.Sick() && !v.Forget {
+			uuids = append(uuids, uuid)
+		}
 	}
 	slices.Sort(uuids)
 	return slices.Compact(uuids)
@@ -142,9 +149,11 @@ func (s situation) facts() checkpoint.Facts {
 		return checkpoint.FactsOf(*s.seen, s.in.Look.DriverVersion)
 	case s.before != nil:
 		return s.before.Facts
-	default:
-		return checkpoint.Facts{UUID: s.uuid}
 	}
+	if facts, remembered := s.in.Remembered[s.uuid]; remembered && s.in.Health[s.uuid].Sick() {
+		return facts
+	}
+	return checkpoint.Facts{UUID: s.uuid}
 }
 
 // asBefore goes on publishing what was published, tainted, so that nothing new comes.
@@ -191,6 +200,9 @@ func isThere(s situation) *Outcome {
 	// some of it can be allocated already, and the taint drives that away.
 	if v := s.in.Health[s.uuid]; s.before != nil && v.Sick() && (s.used || !v.Forget) {
 		return s.asBefore("", v1alpha1.ReasonUnhealthy, v.Message)
+	}
+	if v := s.in.Health[s.uuid]; v.Sick() {
+		return s.inUseAsBefore("", v1alpha1.ReasonUnhealthy, v.Message)
 	}
 	return s.inUseAsBefore(v1alpha1.ReasonGPUMissing, v1alpha1.ReasonGPUMissing,
 		"NVML does not show this GPU any more; look at nvidia-smi and the kernel's log for XID errors")
