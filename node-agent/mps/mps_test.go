@@ -298,9 +298,6 @@ func TestProtocol3(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return !r.door.Running(device) })
-	if err := os.RemoveAll(filepath.Join(r.pipe(), "sluice")); err != nil {
-		t.Fatal(err)
-	}
 	r.keep(t, a, b)
 	if diff := cmp.Diff(want, r.namespaces(t)); diff != "" {
 		t.Errorf("namespaces of the new daemon differ (-want +got):\n%s", diff)

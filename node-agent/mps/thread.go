@@ -81,9 +81,11 @@ func (d *Door) makeDirs(device string) error {
 	if err := os.MkdirAll(d.dir(device), 0o711); err != nil {
 		return fmt.Errorf("making the directory of the daemon: %w", err)
 	}
-	// Sockets of a daemon that was killed would be in the way.
-	if err := os.RemoveAll(filepath.Join(d.pipe(device), "control")); err != nil {
-		return fmt.Errorf("removing an old socket: %w", err)
+	// Sockets of a daemon that was killed would be in the way. The directory itself stays: containers have it mounted.
+	for _, name := range []string{"control", server} {
+		if err := os.RemoveAll(filepath.Join(d.pipe(device), name)); err != nil {
+			return fmt.Errorf("removing an old socket: %w", err)
+		}
 	}
 	for path, mode := range map[string]fs.FileMode{d.pipe(device): 0o755, d.logs(device): 0o700, d.shm(device): 0o1777} {
 		if err := os.MkdirAll(path, mode); err != nil {
