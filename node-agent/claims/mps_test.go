@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/mps"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
@@ -156,5 +157,16 @@ func TestWhatMPSCannotHold(t *testing.T) {
 				t.Errorf("something is left: %+v %v %v", o.recorded.Claims, o.specs, o.shares)
 			}
 		})
+	}
+}
+
+func TestAShareOfAnInstanceIsAPartOfTheInstance(t *testing.T) {
+	r := checkpoint.Result{
+		Index: 2, GPU: "GPU-0", Device: "gpu-0-mig-1g10gb-0", MPS: true, Shared: true, Memory: 4 << 30, Compute: 7, DeviceCompute: 14,
+		Standing: true, Placement: &checkpoint.Placement{Profile: "1g.10gb", Size: 1}, Instance: &checkpoint.Instance{UUID: "MIG-1"},
+	}
+	want := mps.Client{ClaimUID: "uid", Index: 2, Device: "MIG-1", Driver: "615.1", MemoryMiB: 4096, Percent: 50}
+	if diff := cmp.Diff(want, mpsClient("uid", r, "615.1")); diff != "" {
+		t.Errorf("client differs (-want +got):\n%s", diff)
 	}
 }
