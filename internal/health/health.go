@@ -104,7 +104,7 @@ func (c Course) Reached(r Reach, now time.Time) Course {
 	if c.reach == Gone && r == Answers {
 		return Course{reachSince: now}
 	}
-	if !(c.reach == Gone && r == Hangs) { // one that is gone does not get better by hanging
+	if c.reach != Gone || r != Hangs { // one that is gone does not get better by hanging
 		c.reach, c.reachSince = r, now
 	}
 	return c

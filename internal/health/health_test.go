@@ -14,7 +14,9 @@ import (
 )
 
 // at is a time of the story, in seconds.
-func at(seconds int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second) }
+func at(seconds int) time.Time {
+	return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second)
+}
 
 // story is what happens to a GPU, step by step.
 type story struct {

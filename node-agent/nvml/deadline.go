@@ -20,8 +20,8 @@ func WithDeadline(deadline time.Duration) Option {
 	return func(d *Door) { d.deadline = deadline }
 }
 
-// all is the key of calls that concern no single GPU.
-const all = ""
+// all is the key of calls that concern no single GPU, closing that of the last one.
+const all, closing = "", "closing"
 
 // bounded runs calls about one thing, and stops waiting for them at the deadline. They go on in the background; until they
 // have returned, further calls about the same thing are refused at once instead of piling up behind them. After an error

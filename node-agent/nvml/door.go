@@ -173,7 +173,7 @@ func (d *Door) Close() {
 		return
 	}
 	// Nothing can be done about an error, and nothing depends on it: handles are not used again.
-	_ = d.bounded("closing", min(closeTime, d.deadline), func() {}, func() error {
+	_ = d.bounded(closing, min(closeTime, d.deadline), func() {}, func() error {
 		d.open.Lock()
 		defer d.open.Unlock()
 		return failed("nvmlShutdown", d.lib.Shutdown())

@@ -123,19 +123,23 @@ func (d *Door) readVirtual(device nvml.Device, g *gpu.GPU) error {
 	if err := failed("nvmlDeviceGetVirtualizationMode", ret); err != nil {
 		return err
 	}
-	g.Licence = gpu.LicenceUnknown
+	g.Licence = d.licence(device)
+	return nil
+}
+
+// licence is a virtual GPU's. The GPU works without an answer, too.
+func (d *Door) licence(device nvml.Device) gpu.Licence {
 	if !d.has("nvmlDeviceGetGridLicensableFeatures_v4") {
-		return nil
+		return gpu.LicenceUnknown
 	}
 	features, ret := device.GetGridLicensableFeatures()
 	if ret != nvml.SUCCESS || features.IsGridLicenseSupported == 0 {
-		return nil // the GPU works without an answer
+		return gpu.LicenceUnknown
 	}
-	g.Licence = gpu.Unlicensed
 	for _, f := range features.GridLicensableFeatures[:min(int(features.LicensableFeaturesCount), len(features.GridLicensableFeatures))] {
 		if f.FeatureEnabled != 0 && f.FeatureState != 0 {
-			g.Licence = gpu.Licensed
+			return gpu.Licensed
 		}
 	}
-	return nil
+	return gpu.Unlicensed
 }

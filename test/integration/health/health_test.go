@@ -37,12 +37,12 @@ func newWard(t *testing.T, name string, gpus int, mig bool, pool *builders.Pool)
 	t.Parallel()
 	w := ward{T: t, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err := cluster.AddNode(t.Context(), stack.Node{Name: name, Pool: name, Board: "h100-80gb", GPUs: gpus, MIG: mig}); err != nil {
-		t.Fatal(err)
+	if err := cluster.AddNode(w.Context(), stack.Node{Name: name, Pool: name, Board: "h100-80gb", GPUs: gpus, MIG: mig}); err != nil {
+		w.Fatal(err)
 	}
-	t.Cleanup(func() {
+	w.Cleanup(func() {
 		if err := cluster.RemoveNode(context.Background(), name); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 	})
 	w.create(pool.Obj())
