@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -73,12 +74,9 @@ func (a *Agent) tell(ctx context.Context, p plan) {
 	for _, o := range p.outcomes {
 		uuid := o.Facts.UUID
 		a.Metrics.health(uuid, o.Health.State)
-		before, known := a.memory.told[uuid]
-		if !known {
-			before = v1alpha1.HealthHealthy
-		}
-		told[uuid] = o.Health.State
-		if o.Health.State != "" && o.Health.State != before {
+		before := cmp.Or(a.memory.told[uuid], v1alpha1.HealthHealthy)
+		told[uuid] = cmp.Or(o.Health.State, before)
+		if told[uuid] != before {
 			a.Log.Info("The health of a GPU has changed", "gpu", uuid, "state", o.Health.State, "reason", o.Health.Reason, "message", o.Health.Message)
 			a.tellPods(ctx, p, o)
 		}
