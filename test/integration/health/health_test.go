@@ -37,16 +37,22 @@ func newWard(t *testing.T, name string, gpus int, mig bool, pool *builders.Pool)
 	t.Parallel()
 	w := ward{T: t, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err := cluster.AddNode(w.Context(), stack.Node{Name: name, Pool: name, Board: "h100-80gb", GPUs: gpus, MIG: mig}); err != nil {
+	w.node(gpus, mig)
+	w.create(pool.Obj())
+	return w
+}
+
+// node adds the ward's node and removes it when the test ends.
+func (w ward) node(gpus int, mig bool) {
+	w.Helper()
+	if err := cluster.AddNode(w.Context(), stack.Node{Name: w.name, Pool: w.name, Board: "h100-80gb", GPUs: gpus, MIG: mig}); err != nil {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() {
-		if err := cluster.RemoveNode(context.Background(), name); err != nil {
+		if err := cluster.RemoveNode(context.Background(), w.name); err != nil {
 			w.Error(err)
 		}
 	})
-	w.create(pool.Obj())
-	return w
 }
 
 func (w ward) create(obj client.Object) {
