@@ -18,10 +18,12 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/admission"
 	"github.com/sluice-gpu/sluice/controllers/deviceclass"
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
+	"github.com/sluice-gpu/sluice/controllers/orders"
 	"github.com/sluice-gpu/sluice/controllers/pool"
 	"github.com/sluice-gpu/sluice/controllers/queue"
 	"github.com/sluice-gpu/sluice/controllers/quota"
 	"github.com/sluice-gpu/sluice/controllers/reclaim"
+	"github.com/sluice-gpu/sluice/controllers/rollout"
 	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
 )
@@ -38,6 +40,8 @@ type Options struct {
 	Queues *queue.Counts
 	// Blocked is what keeps pods from being evicted that hold what was lent.
 	Blocked *reclaim.Blocked
+	// ScheduleJitter is the time over which the nodes of a pool follow its schedules, one after the other.
+	ScheduleJitter time.Duration
 	// Clock tells the time.
 	Clock clock.WithTicker
 	// Metrics is where metrics are registered.
@@ -57,14 +61,24 @@ func Scheme() (*runtime.Scheme, error) {
 
 // SetupAll registers every index and every controller.
 func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	book := orders.NewBook()
 	steps := []struct {
 		name  string
 		setup func() error
 	}{
 		{"indexes", func() error { return view.Index(ctx, mgr.GetFieldIndexer()) }},
-		{"gpunode", func() error { return gpunode.Setup(mgr, gpunode.Options{DrainSettle: o.DrainSettle, Clock: o.Clock}) }},
+		{"gpunode", func() error {
+			return gpunode.Setup(mgr, gpunode.Options{
+				DrainSettle: o.DrainSettle, Book: book, ScheduleJitter: o.ScheduleJitter, Clock: o.Clock,
+			})
+		}},
+		{"rollout", func() error {
+			return rollout.Setup(mgr, rollout.Options{Book: book, Jitter: o.ScheduleJitter, Clock: o.Clock, Metrics: o.Metrics})
+		}},
 		{"pool", func() error {
-			return pool.Setup(mgr, pool.Options{ExtendedResources: o.ExtendedResources, Metrics: o.Metrics})
+			return pool.Setup(mgr, pool.Options{
+				ExtendedResources: o.ExtendedResources, Book: book, ScheduleJitter: o.ScheduleJitter, Clock: o.Clock, Metrics: o.Metrics,
+			})
 		}},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},

@@ -60,10 +60,21 @@ const (
 	ReasonLibraryFailed = "LibraryFailed"
 	// ReasonGPUMissing: a pool was given the GPU, but NVML does not see it any more.
 	ReasonGPUMissing = "GPUMissing"
+	// ReasonLayoutUndecided: the pool's strategy is Static, but the manager has decided no instances for the GPU.
+	ReasonLayoutUndecided = "LayoutUndecided"
+	// ReasonDividing: the instances of the GPU are being made as decided.
+	ReasonDividing = "Dividing"
+	// ReasonDivideFailed: an instance could not be destroyed or made; the message says why, and it is tried again.
+	ReasonDivideFailed = "DivideFailed"
+	// ReasonForeignInstances: somebody else made or destroyed MIG instances on the GPU, and what is there is in use; it is
+	// repaired when it is not.
+	ReasonForeignInstances = "ForeignInstances"
+	// ReasonUnhealthy: the GPU is suspect or lost; its health says why.
+	ReasonUnhealthy = "Unhealthy"
 )
 
 // TaintReason says why a GPU takes no new tenants.
-// +kubebuilder:validation:Enum=PoolDeleted;PoolChanged;NotSelected
+// +kubebuilder:validation:Enum=PoolDeleted;PoolChanged;NotSelected;LayoutChanged;Excluded;Unhealthy;Lost
 type TaintReason string
 
 const (
@@ -73,6 +84,14 @@ const (
 	TaintPoolChanged TaintReason = "PoolChanged"
 	// TaintNotSelected: the pool does not select the GPU any more, or another pool has it next.
 	TaintNotSelected TaintReason = "NotSelected"
+	// TaintLayoutChanged: the pool wants other MIG instances on the GPU. Those that stay are used on.
+	TaintLayoutChanged TaintReason = "LayoutChanged"
+	// TaintExcluded: the pool names the GPU in spec.excluded.
+	TaintExcluded TaintReason = "Excluded"
+	// TaintUnhealthy: the GPU is suspect. Set by the agent, never decided by the manager.
+	TaintUnhealthy TaintReason = "Unhealthy"
+	// TaintLost: the hardware does not answer any more. Set by the agent, never decided by the manager.
+	TaintLost TaintReason = "Lost"
 )
 
 // GPUNode is one node's GPUs: in spec what the manager decided for each, in status what is really there.
@@ -128,9 +147,29 @@ type GPUDecision struct {
 	// +kubebuilder:validation:MaxLength=52
 	Pool string `json:"pool,omitempty"`
 
-	// partitioning is None (whole) or MIG (every placement is offered, instances come and go with claims).
+	// partitioning is None (whole) or MIG (divided as strategy says).
 	// +required
 	Partitioning PartitioningType `json:"partitioning,omitempty"`
+
+	// strategy is Dynamic (every placement is offered, instances come and go with claims) or Static (what instances lists
+	// is kept and offered). With partitioning MIG only; unset there: Dynamic.
+	// +optional
+	Strategy MIGStrategy `json:"strategy,omitempty"`
+
+	// instances are the MIG instances wanted on the GPU, by start. Up to 16. Strategy Static only; unset there: no
+	// layout could be decided, nothing is published and nothing on the GPU is touched.
+	// +optional
+	// +listType=map
+	// +listMapKey=start
+	// +kubebuilder:validation:MaxItems=16
+	Instances []MIGPlacement `json:"instances,omitempty"`
+
+	// keepIdleSeconds is how long an instance that nobody uses any more is kept, 1 to 3600. Unset: not at all. Strategy
+	// Dynamic only.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	KeepIdleSeconds int32 `json:"keepIdleSeconds,omitempty"`
 
 	// sharing is the mode in force.
 	// +required
@@ -168,18 +207,25 @@ type GPUDecision struct {
 	// Unset: Share. Mode Software only.
 	// +optional
 	Compute ComputePolicy `json:"compute,omitempty"`
+	// timeSlice is what NVIDIA's driver is told about turns on the GPU. Unset: Default. Mode TimeSlicing only.
+	// +optional
+	TimeSlice TimeSlice `json:"timeSlice,omitempty"`
 
 	// taint asks the agent to publish the GPU's devices with a NoSchedule taint, and says why. What runs on the GPU goes
 	// on. Unset: no taint.
 	// +optional
 	Taint TaintReason `json:"taint,omitempty"`
+
+	// taintedSince is when the taint was decided: grace periods begin then. Unset: there is no taint.
+	// +optional
+	TaintedSince *metav1.Time `json:"taintedSince,omitempty"`
 }
 
 // GPUNodeStatus is what is really there. Written by the node's agent.
 // +kubebuilder:validation:MinProperties=1
 type GPUNodeStatus struct {
-	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff and Enforcing; their meaning and reasons are documented
-	// with the constants of the API package.
+	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff, Enforcing and MPSServing; their meaning and reasons are
+	// documented with the constants of the API package.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -272,6 +318,23 @@ type GPUStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Tenants *int32 `json:"tenants,omitempty"`
 
+	// heldBy names who uses the GPU, as far as the agent can see: pods as namespace/name, processes that belong to no
+	// claim as name (pid). Up to 8 names of up to 320 characters; the last one counts the others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=320
+	HeldBy []string `json:"heldBy,omitempty"`
+
+	// health says whether the GPU can be trusted with work. Unset: nobody has looked yet.
+	// +optional
+	Health GPUHealth `json:"health,omitempty,omitzero"`
+
+	// virtual says what is known of a GPU that a hypervisor gives to the node. Unset: the GPU is a physical one.
+	// +optional
+	Virtual VirtualGPU `json:"virtual,omitempty,omitzero"`
+
 	// published is what the ResourceSlices say of the GPU now; unset where it is not published.
 	// +optional
 	Published PublishedForm `json:"published,omitempty,omitzero"`
@@ -314,6 +377,10 @@ type PublishedForm struct {
 	// +required
 	Partitioning PartitioningType `json:"partitioning,omitempty"`
 
+	// strategy is Dynamic or Static; unset with partitioning None, and with MIG: Dynamic.
+	// +optional
+	Strategy MIGStrategy `json:"strategy,omitempty"`
+
 	// sharing is the published sharing mode.
 	// +required
 	Sharing SharingMode `json:"sharing,omitempty"`
@@ -342,6 +409,19 @@ type MIGInstance struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	UUID string `json:"uuid,omitempty"`
+
+	// inUse is true where a prepared claim or a process holds the instance. Unset: false.
+	// +optional
+	InUse *bool `json:"inUse,omitempty"`
+
+	// heldBy names who holds the instance: pods as namespace/name, processes that belong to no claim as name (pid). Up to
+	// 8 names of up to 320 characters; the last one counts the others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=320
+	HeldBy []string `json:"heldBy,omitempty"`
 }
 
 // MIGProfile is a MIG profile that a board offers.
@@ -367,6 +447,65 @@ type MIGProfile struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Compute int32 `json:"compute,omitempty"`
+
+	// computeSlices is the g of the name, 1 to 16. Unset: the agent does not say, and no layout can be planned.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	ComputeSlices int32 `json:"computeSlices,omitempty"`
+
+	// memorySlices is how many memory slices one instance takes, 1 to 16. Unset: the agent does not say, and no layout can
+	// be planned.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	MemorySlices int32 `json:"memorySlices,omitempty"`
+
+	// starts are the first memory slices at which an instance can sit, ascending, 0 to 15.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=15
+	Starts []int32 `json:"starts,omitempty"`
+
+	// max is the most instances of the profile on one GPU, 1 to 16. Unset: the agent does not say.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Max int32 `json:"max,omitempty"`
+
+	// engines are the media engines of one instance.
+	// +optional
+	Engines MediaEngines `json:"engines,omitempty,omitzero"`
+}
+
+// MediaEngines are the media engines of a MIG instance. A number that is not given is 0.
+// +kubebuilder:validation:MinProperties=1
+type MediaEngines struct {
+	// decoders is how many video decoders, 0 to 64.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	Decoders *int32 `json:"decoders,omitempty"`
+
+	// encoders is how many video encoders, 0 to 64.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	Encoders *int32 `json:"encoders,omitempty"`
+
+	// jpeg is how many JPEG decoders, 0 to 64.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	JPEG *int32 `json:"jpeg,omitempty"`
+
+	// ofa is how many optical flow accelerators, 0 to 64.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=64
+	OFA *int32 `json:"ofa,omitempty"`
 }
 
 // GPUNodeList is a list of GPUNodes.

@@ -7,26 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PartitioningType says how the GPUs of a pool are divided in hardware.
-// +kubebuilder:validation:Enum=None;MIG
-type PartitioningType string
-
-const (
-	// PartitioningNone leaves each GPU whole.
-	PartitioningNone PartitioningType = "None"
-	// PartitioningMIG divides each GPU into MIG instances.
-	PartitioningMIG PartitioningType = "MIG"
-)
-
-// MIGStrategy says who decides which MIG instances exist.
-// +kubebuilder:validation:Enum=Dynamic
-type MIGStrategy string
-
-// MIGDynamic creates an instance when a claim was given its placement and destroys it afterwards.
-const MIGDynamic MIGStrategy = "Dynamic"
-
 // SharingMode says how tenants use one device together.
-// +kubebuilder:validation:Enum=Exclusive;TimeSlicing;Software
+// +kubebuilder:validation:Enum=Exclusive;TimeSlicing;Software;MPS
 type SharingMode string
 
 const (
@@ -36,6 +18,23 @@ const (
 	SharingTimeSlicing SharingMode = "TimeSlicing"
 	// SharingSoftware lets several claims use a GPU, each with a memory limit and a compute share of its own.
 	SharingSoftware SharingMode = "Software"
+	// SharingMPS lets several claims use a GPU at the same time through NVIDIA's MPS, whose server holds each to its limits.
+	SharingMPS SharingMode = "MPS"
+)
+
+// TimeSlice is how long NVIDIA's driver lets one process of a GPU run before the next.
+// +kubebuilder:validation:Enum=Default;Short;Medium;Long
+type TimeSlice string
+
+const (
+	// TimeSliceDefault is the driver's own choice.
+	TimeSliceDefault TimeSlice = "Default"
+	// TimeSliceShort favours tenants that need answers soon.
+	TimeSliceShort TimeSlice = "Short"
+	// TimeSliceMedium is between the two.
+	TimeSliceMedium TimeSlice = "Medium"
+	// TimeSliceLong favours throughput.
+	TimeSliceLong TimeSlice = "Long"
 )
 
 // ComputePolicy says whether a tenant may have more compute than its share.
@@ -64,6 +63,18 @@ const (
 	// PoolOverGuaranteed is True when the quotas of the pool's cohorts guarantee more together than the pool has: not
 	// all of them can be met at once. The message has the numbers.
 	PoolOverGuaranteed = "OverGuaranteed"
+	// PoolLayoutInvalid is True when GPUs of a pool with static layouts have none that their board can hold. They keep what
+	// they have; the message says why, and which layouts would fit.
+	PoolLayoutInvalid = "LayoutInvalid"
+	// PoolRollingOut is True while GPUs are not yet in the form that the pool wants; the message says how many are, and
+	// which GPU waits for whom.
+	PoolRollingOut = "RollingOut"
+	// PoolScheduleConflict is True when schedules overlap, or cannot be followed; the message names them and says what counts.
+	PoolScheduleConflict = "ScheduleConflict"
+	// PoolExcluding is True while GPUs that the pool holds are excluded; the message says who still holds them.
+	PoolExcluding = "Excluding"
+	// PoolUnhealthy is True while GPUs of the pool are suspect or lost; the message names them and says why.
+	PoolUnhealthy = "Unhealthy"
 )
 
 // Reasons of GPUPool conditions.
@@ -100,6 +111,36 @@ const (
 	ReasonGuaranteesAboveCapacity = "GuaranteesAboveCapacity"
 	// ReasonGuaranteesCovered: the pool has all that is guaranteed.
 	ReasonGuaranteesCovered = "GuaranteesCovered"
+	// ReasonNoLayout: no layout speaks of some GPUs of the pool.
+	ReasonNoLayout = "NoLayout"
+	// ReasonLayoutImpossible: a board cannot hold the layout that the pool wants for it.
+	ReasonLayoutImpossible = "LayoutImpossible"
+	// ReasonLayoutsPossible: every GPU has a layout that its board can hold, or the pool has no static layouts.
+	ReasonLayoutsPossible = "LayoutsPossible"
+	// ReasonProgressing: GPUs are being changed, and nobody has to be waited for.
+	ReasonProgressing = "Progressing"
+	// ReasonBlocked: a GPU that is to change is held by tenants or other processes.
+	ReasonBlocked = "Blocked"
+	// ReasonChangeFailed: a node's agent could not bring a GPU into its new form; it goes on trying.
+	ReasonChangeFailed = "ChangeFailed"
+	// ReasonRolledOut: every GPU that can be is in the form that the pool wants.
+	ReasonRolledOut = "RolledOut"
+	// ReasonInvalidTimeZone: spec.timeZone is not known. No schedule comes into force.
+	ReasonInvalidTimeZone = "InvalidTimeZone"
+	// ReasonInvalidOverride: the spec with a schedule's override makes no sense together. That schedule is not followed.
+	ReasonInvalidOverride = "InvalidOverride"
+	// ReasonSchedulesOverlap: two schedules are open at once; the first in the list counts.
+	ReasonSchedulesOverlap = "SchedulesOverlap"
+	// ReasonNoScheduleConflict: every schedule can be followed.
+	ReasonNoScheduleConflict = "NoScheduleConflict"
+	// ReasonGPUsExcluded: GPUs are excluded, and nobody holds them.
+	ReasonGPUsExcluded = "GPUsExcluded"
+	// ReasonNothingExcluded: no GPU of the pool is excluded.
+	ReasonNothingExcluded = "NothingExcluded"
+	// ReasonGPUsUnhealthy: GPUs of the pool are suspect or lost.
+	ReasonGPUsUnhealthy = "GPUsUnhealthy"
+	// ReasonAllHealthy: nothing is known against any GPU of the pool.
+	ReasonAllHealthy = "AllHealthy"
 )
 
 // PoolQuota says whether a namespace needs a GPUQuota to use a pool.
@@ -126,6 +167,8 @@ const (
 // +kubebuilder:printcolumn:name="Sharing",type=string,JSONPath=`.status.sharingMode`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="GPUs",type=string,JSONPath=`.status.summary`,description="GPUs with a tenant / GPUs held · memory allocated / published"
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="RollingOut")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.status.schedule.active`,priority=1
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`,priority=1
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
@@ -151,10 +194,12 @@ type GPUPool struct {
 }
 
 // GPUPoolSpec is the intent for a set of GPUs.
-// +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode == 'Exclusive'",message="with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive: leave sharing.mode out or set it to Exclusive"
-// +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.overcommit) || (self.overcommit.memoryPercent == 100 && self.overcommit.computePercent == 100)",message="MIG instances and exclusive GPUs cannot be overcommitted: leave overcommit out, or choose sharing.mode Software or TimeSlicing"
-// +kubebuilder:validation:XValidation:rule="!(self.partitioning.type == 'MIG' || (has(self.sharing) && has(self.sharing.mode) && self.sharing.mode == 'Exclusive')) || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs (sharing.mode Software or TimeSlicing): an exclusive device is given whole"
-// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.compute) || (self.partitioning.type != 'MIG' && (!has(self.sharing.mode) || self.sharing.mode == 'Software'))",message="sharing.compute is for sharing.mode Software, the only one in which compute shares are held"
+// +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.partitioning.mig) || self.partitioning.mig.strategy != 'Dynamic' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode == 'Exclusive'",message="with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive: leave sharing.mode out or set it to Exclusive"
+// +kubebuilder:validation:XValidation:rule="self.partitioning.type != 'MIG' || !has(self.sharing) || !has(self.sharing.mode) || self.sharing.mode != 'TimeSlicing'",message="MIG instances are not shared by TimeSlicing: choose sharing.mode Exclusive, Software or MPS"
+// +kubebuilder:validation:XValidation:rule="!((has(self.sharing) && has(self.sharing.mode)) ? self.sharing.mode == 'Exclusive' : self.partitioning.type == 'MIG') || !has(self.overcommit) || (self.overcommit.memoryPercent == 100 && self.overcommit.computePercent == 100)",message="exclusive devices cannot be overcommitted: leave overcommit out, or choose sharing.mode Software, TimeSlicing or MPS"
+// +kubebuilder:validation:XValidation:rule="!((has(self.sharing) && has(self.sharing.mode)) ? self.sharing.mode == 'Exclusive' : self.partitioning.type == 'MIG') || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared devices (sharing.mode Software, TimeSlicing or MPS): an exclusive device is given whole"
+// +kubebuilder:validation:XValidation:rule="!has(self.schedules) || has(self.timeZone)",message="schedules need a timeZone, such as Europe/Berlin or UTC"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.compute) || (has(self.sharing.mode) ? self.sharing.mode == 'Software' : self.partitioning.type != 'MIG')",message="sharing.compute is for sharing.mode Software, the only one in which compute shares are held"
 // +kubebuilder:validation:MinProperties=1
 type GPUPoolSpec struct {
 	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
@@ -191,6 +236,35 @@ type GPUPoolSpec struct {
 	// tenancy says which namespaces may use the pool, and on which terms. Unset: every namespace, quotas being optional.
 	// +optional
 	Tenancy Tenancy `json:"tenancy,omitempty,omitzero"`
+
+	// rollout says how a change reaches GPUs that have tenants. Unset: one GPU after the other, and tenants are waited for.
+	// +optional
+	Rollout Rollout `json:"rollout,omitempty,omitzero"`
+
+	// excluded are GPUs that take no new tenants although the pool selects them; tenants that they have are drained as
+	// rollout says. Up to 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=uuid
+	// +kubebuilder:validation:MaxItems=64
+	Excluded []ExcludedGPU `json:"excluded,omitempty"`
+
+	// timeZone is where the clocks of schedules hang, a name of the IANA data base such as Asia/Shanghai, or UTC, 1 to 64
+	// characters. Required with schedules.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// schedules are times in which the pool divides or overcommits its GPUs in another way. Where two are open at once,
+	// the first in the list counts. Up to 16.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Schedules []Schedule `json:"schedules,omitempty"`
 }
 
 // Tenancy says which namespaces may use a pool, and on which terms. What is allocated already stays when it changes.
@@ -274,38 +348,20 @@ type GPUSelector struct {
 	Minors []int32 `json:"minors,omitempty"`
 }
 
-// Partitioning says how each GPU of a pool is divided in hardware.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'MIG') == has(self.mig)",message="mig is given exactly when type is MIG: write partitioning: {type: MIG, mig: {strategy: Dynamic}}"
-// +kubebuilder:validation:MinProperties=1
-type Partitioning struct {
-	// type is None (GPUs stay whole) or MIG (GPUs are divided into MIG instances). Default: None.
-	// +optional
-	// +kubebuilder:default=None
-	Type PartitioningType `json:"type,omitempty"`
-
-	// mig says how instances come about; required when type is MIG, forbidden otherwise.
-	// +optional
-	MIG *MIGPartitioning `json:"mig,omitempty"`
-}
-
-// MIGPartitioning says how the MIG instances of a pool come about.
-type MIGPartitioning struct {
-	// strategy is Dynamic: an instance is created when the scheduler has given its placement to a claim, and destroyed
-	// when the claim is gone. Default: Dynamic.
-	// +optional
-	// +kubebuilder:default=Dynamic
-	Strategy MIGStrategy `json:"strategy,omitempty"`
-}
-
 // Sharing says how tenants use one device together.
+// +kubebuilder:validation:XValidation:rule="!has(self.timeSlice) || (has(self.mode) && self.mode == 'TimeSlicing')",message="timeSlice is for mode TimeSlicing: the other modes do not leave turns to NVIDIA's driver"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'MPS' || !has(self.maxTenantsPerDevice) || self.maxTenantsPerDevice <= 48",message="with mode MPS maxTenantsPerDevice is at most 48: a server takes no more clients"
 // +kubebuilder:validation:MinProperties=1
 type Sharing struct {
-	// mode is Exclusive (one claim a device), TimeSlicing (several, nothing enforced) or Software (several, each with
-	// its own memory limit and compute share). Unset: Software for whole GPUs, Exclusive for MIG.
+	// mode is Exclusive (one claim a device), TimeSlicing (several, nothing enforced), Software (several, each with
+	// its own memory limit and compute share) or MPS (several at the same time, held to their limits by NVIDIA's MPS). MIG
+	// with strategy Dynamic is always Exclusive, MIG instances are never TimeSlicing. Unset: Software for whole GPUs,
+	// Exclusive for MIG.
 	// +optional
 	Mode SharingMode `json:"mode,omitempty"`
 
-	// maxTenantsPerDevice bounds how many shares one GPU gives, 1 to 128. Unset: 16. Shared modes only.
+	// maxTenantsPerDevice bounds how many shares one GPU or MIG instance gives, 1 to 128; with MPS at most 48. Unset: 16.
+	// Shared modes only.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=128
@@ -330,6 +386,10 @@ type Sharing struct {
 	// ever idle time. A change holds for running tenants too. Unset: Share. Mode Software only.
 	// +optional
 	Compute ComputePolicy `json:"compute,omitempty"`
+	// timeSlice is how long NVIDIA's driver lets one process run before the next: Default, Short, Medium or Long. It holds
+	// for the whole GPU. Unset: Default. Mode TimeSlicing only.
+	// +optional
+	TimeSlice TimeSlice `json:"timeSlice,omitempty"`
 }
 
 // Overcommit says how much more than it has a shared GPU promises.
@@ -354,8 +414,9 @@ type Overcommit struct {
 // GPUPoolStatus is what the manager observed of a pool. It holds counts, never lists of pods.
 // +kubebuilder:validation:MinProperties=1
 type GPUPoolStatus struct {
-	// conditions are Ready, Contested, ResourceNameConflict, Draining and OverGuaranteed; their meaning and reasons are
-	// documented with the constants of the API package.
+	// conditions are Ready, Contested, ResourceNameConflict, Draining, OverGuaranteed, LayoutInvalid, RollingOut,
+	// ScheduleConflict, Excluding and Unhealthy; their meaning and reasons are documented with the constants of the API
+	// package.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -389,6 +450,22 @@ type GPUPoolStatus struct {
 	// memory sums the pool's GPU memory.
 	// +optional
 	Memory PoolMemory `json:"memory,omitempty,omitzero"`
+
+	// rollout counts GPUs by how far the change to the form that the pool wants has come.
+	// +optional
+	Rollout PoolRollout `json:"rollout,omitempty,omitzero"`
+
+	// schedule says which of the schedules is in force. Unset where there are none.
+	// +optional
+	Schedule PoolSchedule `json:"schedule,omitempty,omitzero"`
+
+	// repacking lists the MIG profiles of which more instances would fit if GPUs were drained and their instances placed
+	// anew. It is a report: nothing is moved. Strategy Dynamic only. Up to 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=profile
+	// +kubebuilder:validation:MaxItems=64
+	Repacking []RepackingGain `json:"repacking,omitempty"`
 }
 
 // PoolGPUCount counts GPUs of a pool.
@@ -407,6 +484,16 @@ type PoolGPUCount struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Allocated *int32 `json:"allocated,omitempty"`
+
+	// unhealthy is how many of them are suspect or lost. Unset: none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Unhealthy *int32 `json:"unhealthy,omitempty"`
+
+	// excluded is how many of them are excluded. Unset: none.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Excluded *int32 `json:"excluded,omitempty"`
 }
 
 // PoolMemory sums GPU memory of a pool.

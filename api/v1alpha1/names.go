@@ -41,7 +41,7 @@ const (
 const (
 	// AttributePool is the name of the GPUPool that holds the device (string).
 	AttributePool = "pool"
-	// AttributeSharing is the sharing mode: Exclusive, TimeSlicing or Software (string).
+	// AttributeSharing is the sharing mode: Exclusive, TimeSlicing, Software or MPS (string).
 	AttributeSharing = "sharing"
 	// AttributeProfile is the MIG profile, such as 1g.10gb; "" for a whole GPU (string).
 	AttributeProfile = "profile"
@@ -49,7 +49,8 @@ const (
 	AttributeProduct = "product"
 	// AttributeArchitecture is the GPU architecture, such as Hopper (string).
 	AttributeArchitecture = "architecture"
-	// AttributeUUID is the GPU's UUID; "" for a MIG placement, which has none until it is created (string).
+	// AttributeUUID is the UUID of the GPU or of the MIG instance of a static layout; "" for a placement of strategy
+	// Dynamic, which has none until it is created (string).
 	AttributeUUID = "uuid"
 	// AttributeParentUUID is the UUID of the physical GPU, for whole GPUs and MIG placements alike (string).
 	AttributeParentUUID = "parentUUID"

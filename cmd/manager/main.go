@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // schedules name time zones, and an image need not have the data base
 
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,6 +35,7 @@ type config struct {
 	namespace         string
 	extendedResources bool
 	drainSettle       time.Duration
+	scheduleJitter    time.Duration
 	qps               float64
 	burst             int
 	logging           zap.Options
@@ -59,6 +61,8 @@ func (c *config) bind(flags *flag.FlagSet) {
 		"give device classes the extended resource names nvidia.com/gpu and nvidia.com/mig-<profile>")
 	flags.DurationVar(&c.drainSettle, "drain-settle", 10*time.Second,
 		"how long a GPU's published taint must stand before it changes hands, so that no allocation is on its way")
+	flags.DurationVar(&c.scheduleJitter, "schedule-jitter", time.Minute,
+		"how long the nodes of a pool take to follow a change of its schedule, one after the other")
 	flags.Float64Var(&c.qps, "kube-api-qps", 200, "requests a second to the API server")
 	flags.IntVar(&c.burst, "kube-api-burst", 400, "requests to the API server at once")
 	c.logging.BindFlags(flags)
@@ -70,6 +74,8 @@ func (c *config) check() error {
 		return fmt.Errorf("--namespace is not given and POD_NAMESPACE is not set")
 	case c.drainSettle < 0:
 		return fmt.Errorf("--drain-settle is negative: %s", c.drainSettle)
+	case c.scheduleJitter < 0:
+		return fmt.Errorf("--schedule-jitter is negative: %s", c.scheduleJitter)
 	case c.qps <= 0 || c.burst <= 0:
 		return fmt.Errorf("--kube-api-qps and --kube-api-burst must be positive")
 	default:

@@ -104,6 +104,7 @@ func optionsOf(mgr ctrl.Manager, c config) (controllers.Options, error) {
 	return controllers.Options{
 		ExtendedResources: c.extendedResources,
 		DrainSettle:       c.drainSettle,
+		ScheduleJitter:    c.scheduleJitter,
 		Quota:             parts,
 		Queues:            queues,
 		Blocked:           blocked,

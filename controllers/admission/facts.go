@@ -5,12 +5,14 @@ package admission
 import (
 	"context"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/internal/quota"
 	"github.com/sluice-gpu/sluice/internal/request"
+	"github.com/sluice-gpu/sluice/internal/timetable"
 )
 
 // Facts tells what is known of the pools.
@@ -38,13 +40,15 @@ type Cluster struct {
 	Live client.Reader
 	// ExtendedResources says whether the classes of MIG profiles carry their nvidia.com/... names.
 	ExtendedResources bool
+	// Clock tells the time: a pool is what its schedule makes it.
+	Clock clock.PassiveClock
 }
 
 var _ Facts = Cluster{}
 
 // FactsOf reads facts through a manager.
 func FactsOf(mgr manager.Manager) Cluster {
-	return Cluster{Cache: mgr.GetClient(), Live: mgr.GetAPIReader()}
+	return Cluster{Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 }
 
 // Pools are the pools as the manager's cache has them.
@@ -62,7 +66,8 @@ func (c Cluster) gather(ctx context.Context, pools client.Reader) ([]request.Poo
 	if err != nil {
 		return nil, err
 	}
-	gathered := request.Gather(objects, nodes)
+	current, _ := timetable.On(timetable.All(objects, 0), "", c.Clock.Now())
+	gathered := request.Gather(current, nodes)
 	for i := range gathered {
 		gathered[i].NamedProfiles = c.ExtendedResources
 	}

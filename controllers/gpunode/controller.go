@@ -21,11 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/orders"
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/controllers/watch"
 	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/timetable"
 )
 
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpunodes,verbs=get;list;watch;patch
@@ -46,12 +49,19 @@ type Reconciler struct {
 	live   client.Reader
 	claims *freshClaims
 	settle *settling
+	book   *orders.Book
+	jitter time.Duration
+	clock  clock.PassiveClock
 }
 
 // Options are what the controller needs.
 type Options struct {
 	// DrainSettle is how long a published taint must stand before a GPU changes hands.
 	DrainSettle time.Duration
+	// Book has the orders of the pools' rollouts.
+	Book *orders.Book
+	// ScheduleJitter is the time over which nodes follow a schedule.
+	ScheduleJitter time.Duration
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -63,6 +73,9 @@ func New(c client.Client, live client.Reader, o Options) *Reconciler {
 		live:   live,
 		claims: &freshClaims{live: live, clock: o.Clock},
 		settle: newSettling(o.DrainSettle, o.Clock),
+		book:   o.Book,
+		jitter: o.ScheduleJitter,
+		clock:  o.Clock,
 	}
 }
 
@@ -75,6 +88,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.GPUPool{}, watch.At(r.allNodes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(view.NodeMetadata(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&resourceapi.ResourceClaim{}, watch.At(allocatedNodes), builder.WithPredicates(watch.AllocationChanged())).
+		WatchesRawSource(source.Channel(o.Book.Nodes(), &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Complete(r)
 }
@@ -126,23 +140,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // decide decides on what is known of a node, and writes that.
 func (r *Reconciler) decide(ctx context.Context, node assign.Node) (ctrl.Result, error) {
 	name := node.GPUNode.Name
-	pools, err := view.Pools(ctx, r.client)
+	written, err := view.Pools(ctx, r.client)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-
+	now := r.clock.Now()
+	pools, change := timetable.On(timetable.All(written, r.jitter), name, now)
+	orders := r.book.Orders(name)
 	taints, wait := r.settle.observe(node.GPUNode)
-	decided := assign.Decide(node, pools, taints)
+	decided := assign.Decide(node, pools, taints, orders, now)
 	replaces := assign.Replaces(node.GPUNode.Decisions(), decided.Decisions)
 	if replaces {
 		// The cache may lag behind an allocation: what cannot be taken back is decided on what the API server says.
 		if node.Allocations, err = r.claims.on(ctx, name); err != nil {
 			return ctrl.Result{}, err
 		}
-		decided = assign.Decide(node, pools, taints)
+		decided = assign.Decide(node, pools, taints, orders, now)
 	}
 
 	conflict, err := r.write(ctx, node.GPUNode, decided.Decisions)
+	again := untilChange(change, now)
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
@@ -150,12 +167,28 @@ func (r *Reconciler) decide(ctx context.Context, node assign.Node) (ctrl.Result,
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	case (replaces || !node.GPUNode.DeletionTimestamp.IsZero()) && len(node.Allocations) > 0:
 		// A claim may have been released since the API server was asked, and its event may be over.
-		return ctrl.Result{RequeueAfter: freshFor}, nil
+		return ctrl.Result{RequeueAfter: sooner(again, freshFor)}, nil
 	case len(decided.Settling) > 0:
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return ctrl.Result{RequeueAfter: sooner(again, wait)}, nil
 	default:
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: again}, nil
 	}
+}
+
+// untilChange is how long until a schedule changes a pool on the node; 0: never.
+func untilChange(change, now time.Time) time.Duration {
+	if change.IsZero() {
+		return 0
+	}
+	return max(change.Sub(now), time.Millisecond)
+}
+
+// sooner is the shorter of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
 }
 
 // write changes the spec where the decisions differ, and has the finalizer stand before any decision does. It reports a

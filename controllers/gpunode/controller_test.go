@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers"
 	"github.com/sluice-gpu/sluice/controllers/gpunode"
+	"github.com/sluice-gpu/sluice/controllers/orders"
+	"github.com/sluice-gpu/sluice/controllers/rollout"
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/test/builders"
@@ -31,6 +35,10 @@ type world struct {
 	c     client.Client
 	clock *clocktesting.FakePassiveClock
 	r     *gpunode.Reconciler
+	// rollouts leave their orders where r reads them.
+	rollouts *rollout.Reconciler
+	book     *orders.Book
+	events   *events.FakeRecorder
 }
 
 // start builds a world. live, where given, is what the API server knows and the cache does not.
@@ -41,7 +49,13 @@ func start(t *testing.T, live client.Reader, objects ...client.Object) *world {
 	if live == nil {
 		live = w.c
 	}
-	w.r = gpunode.New(w.c, live, gpunode.Options{DrainSettle: settle, Clock: w.clock})
+	w.book, w.events = orders.NewBook(), events.NewFakeRecorder(100)
+	w.r = gpunode.New(w.c, live, gpunode.Options{DrainSettle: settle, Book: w.book, Clock: w.clock})
+	var err error
+	w.rollouts, err = rollout.New(w.c, w.events, rollout.Options{Book: w.book, Clock: w.clock, Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -62,14 +76,29 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		}).Build()
 }
 
-// reconcile runs the reconciler once and returns when it wants to come back.
+// reconcile plans the rollouts, runs the reconciler once and returns when it wants to come back.
 func (w *world) reconcile() time.Duration {
 	w.t.Helper()
+	w.plan()
 	result, err := w.r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "n"}})
 	if err != nil {
 		w.t.Fatalf("reconcile: %v", err)
 	}
 	return result.RequeueAfter
+}
+
+// plan plans the rollout of every pool.
+func (w *world) plan() {
+	w.t.Helper()
+	pools := &v1alpha1.GPUPoolList{}
+	if err := w.c.List(w.t.Context(), pools); err != nil {
+		w.t.Fatalf("listing pools: %v", err)
+	}
+	for _, pool := range pools.Items {
+		if _, err := w.rollouts.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: pool.Name}}); err != nil {
+			w.t.Fatalf("planning the rollout of %s: %v", pool.Name, err)
+		}
+	}
 }
 
 // publish lets the agent apply what was decided.
@@ -158,6 +187,9 @@ func TestAGPUChangesHandsAfterItsTaintHasSettled(t *testing.T) {
 	}
 	w.want("p Software PoolChanged")
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.reconcile()
+	w.want("p Exclusive PoolChanged") // until the agent offers the new form
+	w.publish()
 	w.reconcile()
 	w.want("p Exclusive")
 }

@@ -11,20 +11,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/controllers/orders"
 	"github.com/sluice-gpu/sluice/controllers/quota/sight"
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/controllers/watch"
 	"github.com/sluice-gpu/sluice/internal/classes"
 	"github.com/sluice-gpu/sluice/internal/poolstatus"
 	"github.com/sluice-gpu/sluice/internal/quota"
+	"github.com/sluice-gpu/sluice/internal/rollouts"
 )
 
 // +kubebuilder:rbac:groups=sluice.dev,resources=gpupools,verbs=get;list;watch;patch
@@ -42,6 +47,9 @@ type Reconciler struct {
 	metrics           *metrics
 	quotas            quotaReader
 	extendedResources bool
+	book              *orders.Book
+	jitter            time.Duration
+	clock             clock.PassiveClock
 }
 
 // quotaReader is what the controller asks about quotas.
@@ -54,6 +62,12 @@ type quotaReader interface {
 type Options struct {
 	// ExtendedResources says whether the pools' classes carry extended resource names.
 	ExtendedResources bool
+	// Book has the plans of the pools' rollouts.
+	Book *orders.Book
+	// ScheduleJitter is the time over which nodes follow a schedule.
+	ScheduleJitter time.Duration
+	// Clock tells the time.
+	Clock clock.PassiveClock
 	// Metrics is where the pools' gauges are registered.
 	Metrics prometheus.Registerer
 	// Live asks the API server what the cache does not have yet.
@@ -67,8 +81,8 @@ func New(c client.Client, events eventRecorder, o Options) (*Reconciler, error) 
 		return nil, err
 	}
 	return &Reconciler{
-		client: c, events: events, metrics: m,
-		quotas: sight.Reader{Cache: c, Live: o.Live}, extendedResources: o.ExtendedResources,
+		client: c, events: events, metrics: m, extendedResources: o.ExtendedResources,
+		quotas: sight.Reader{Cache: c, Live: o.Live}, book: o.Book, jitter: o.ScheduleJitter, clock: o.Clock,
 	}, nil
 }
 
@@ -89,6 +103,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&resourceapi.ResourceClaim{}, around, builder.WithPredicates(watch.AllocationChanged())).
 		Watches(&resourceapi.DeviceClass{}, around).
 		Watches(&v1alpha1.GPUQuota{}, around, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(r.book.Pools(), &handler.EnqueueRequestForObject{})).
 		Complete(r)
 }
 
@@ -127,11 +142,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if result.Released {
 		return ctrl.Result{}, r.release(ctx, pool)
 	}
-	return ctrl.Result{}, r.writeStatus(ctx, pool, result.Status)
+	err = r.writeStatus(ctx, pool, result.Status)
+	if result.Again.IsZero() {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: max(result.Again.Sub(in.Now), time.Millisecond)}, err
 }
 
 func (r *Reconciler) gather(ctx context.Context, pool *v1alpha1.GPUPool) (poolstatus.Input, error) {
-	in := poolstatus.Input{Pool: pool}
+	in := poolstatus.Input{Pool: pool, Now: r.clock.Now()}
 	var err error
 	if in.Pools, err = view.Pools(ctx, r.client); err != nil {
 		return in, err
@@ -153,6 +172,12 @@ func (r *Reconciler) gather(ctx context.Context, pool *v1alpha1.GPUPool) (poolst
 			return in, fmt.Errorf("reading what is guaranteed of pool %s: %w", pool.Name, err)
 		}
 		in.OverGuaranteed = quota.OverGuaranteed(pool.Name, domains, quota.Capacities(nodes))
+	}
+	var planned bool
+	if in.Plan, planned = r.book.Plan(pool.Name); !planned || in.Plan.Generation != pool.Generation {
+		in.Plan = rollouts.Make(rollouts.Input{
+			Pool: pool, Nodes: in.Nodes, Begun: r.book.Begun(pool.Name), Jitter: r.jitter, Now: in.Now,
+		})
 	}
 	return in, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/controllers"
+	"github.com/sluice-gpu/sluice/controllers/orders"
 	"github.com/sluice-gpu/sluice/controllers/pool"
 	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/internal/classes"
@@ -73,7 +76,10 @@ func start(t *testing.T, objects ...client.Object) *world {
 				return c.SubResource(name).Patch(ctx, o, p, opts...)
 			},
 		})
-	w.r, err = pool.New(w.c, w.events, pool.Options{ExtendedResources: true, Metrics: w.metrics, Live: w.c})
+	w.r, err = pool.New(w.c, w.events, pool.Options{
+		ExtendedResources: true, Book: orders.NewBook(), Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)),
+		Metrics: w.metrics, Live: w.c,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +164,8 @@ func TestAPoolIsSummedUp(t *testing.T) {
 	want := []string{
 		"Ready True AllPublished", "Contested False NotContested", "ResourceNameConflict False NoConflict", "Draining False NothingToDrain",
 		"OverGuaranteed False GuaranteesCovered",
+		"LayoutInvalid False LayoutsPossible", "RollingOut False RolledOut", "ScheduleConflict False NoScheduleConflict",
+		"Excluding False NothingExcluded", "Unhealthy False AllHealthy",
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
@@ -165,6 +173,9 @@ func TestAPoolIsSummedUp(t *testing.T) {
 	w.wantEvents("Normal AllPublished")
 	metrics := map[string]float64{
 		"sluice_pool_gpus allocated": 1, "sluice_pool_gpus held": 2, "sluice_pool_gpus published": 2,
+		"sluice_pool_gpus unhealthy": 0, "sluice_pool_gpus excluded": 0,
+		"sluice_pool_rollout_gpus done": 2, "sluice_pool_rollout_gpus changing": 0, "sluice_pool_rollout_gpus waiting": 0,
+		"sluice_pool_rollout_gpus refused": 0, "sluice_pool_rollout_gpus away": 0,
 		"sluice_pool_memory_bytes allocated": 10 << 30, "sluice_pool_memory_bytes physical": 81152 << 21, "sluice_pool_memory_bytes published": 81152 << 21,
 	}
 	if diff := cmp.Diff(metrics, w.gauges()); diff != "" {

@@ -13,10 +13,15 @@ import (
 
 // Actions of a pool's events; the reasons are those of the conditions.
 const (
-	actionServe   = "Serve"
-	actionContest = "Contest"
-	actionName    = "Name"
-	actionDrain   = "Drain"
+	actionServe    = "Serve"
+	actionContest  = "Contest"
+	actionName     = "Name"
+	actionDrain    = "Drain"
+	actionDivide   = "Divide"
+	actionRollOut  = "RollOut"
+	actionSchedule = "Schedule"
+	actionExclude  = "Exclude"
+	actionWatch    = "Watch"
 
 	actionGuarantee = "Guarantee"
 )
@@ -36,15 +41,28 @@ func (r *Reconciler) announce(pool *v1alpha1.GPUPool, before []metav1.Condition)
 		switch c.Type {
 		case v1alpha1.PoolReady:
 			r.announceReady(pool, c)
-		case v1alpha1.PoolContested:
-			r.announceTrouble(pool, c, old, actionContest)
-		case v1alpha1.PoolResourceNameConflict:
-			r.announceTrouble(pool, c, old, actionName)
+		case v1alpha1.PoolRollingOut:
+			r.announceRollout(pool, c, old)
 		case v1alpha1.PoolDraining:
-			r.announceDraining(pool, c, old)
-		case v1alpha1.PoolOverGuaranteed:
-			r.announceTrouble(pool, c, old, actionGuarantee)
+			r.announceProgress(pool, c, old, actionDrain)
+		case v1alpha1.PoolExcluding:
+			r.announceProgress(pool, c, old, actionExclude)
+		default:
+			if action := troubles()[c.Type]; action != "" {
+				r.announceTrouble(pool, c, old, action)
+			}
 		}
+	}
+}
+
+// troubles are the conditions that are bad when True, with the action of their events.
+func troubles() map[string]string {
+	return map[string]string{
+		v1alpha1.PoolContested:            actionContest,
+		v1alpha1.PoolResourceNameConflict: actionName,
+		v1alpha1.PoolLayoutInvalid:        actionDivide,
+		v1alpha1.PoolScheduleConflict:     actionSchedule,
+		v1alpha1.PoolUnhealthy:            actionWatch,
 	}
 }
 
@@ -67,11 +85,20 @@ func (r *Reconciler) announceTrouble(pool *v1alpha1.GPUPool, c metav1.Condition,
 	}
 }
 
-// announceDraining says who is waited for, and that nobody is any more.
-func (r *Reconciler) announceDraining(pool *v1alpha1.GPUPool, c metav1.Condition, old *metav1.Condition) {
+// announceProgress says who is waited for, and that nobody is any more.
+func (r *Reconciler) announceProgress(pool *v1alpha1.GPUPool, c metav1.Condition, old *metav1.Condition, action string) {
 	if c.Status == metav1.ConditionTrue || old != nil {
-		r.event(pool, corev1.EventTypeNormal, c, actionDrain)
+		r.event(pool, corev1.EventTypeNormal, c, action)
 	}
+}
+
+// announceRollout says how a rollout goes on, and warns where it cannot.
+func (r *Reconciler) announceRollout(pool *v1alpha1.GPUPool, c metav1.Condition, old *metav1.Condition) {
+	if c.Reason == v1alpha1.ReasonChangeFailed {
+		r.event(pool, corev1.EventTypeWarning, c, actionRollOut)
+		return
+	}
+	r.announceProgress(pool, c, old, actionRollOut)
 }
 
 func (r *Reconciler) event(pool *v1alpha1.GPUPool, kind string, c metav1.Condition, action string) {

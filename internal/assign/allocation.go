@@ -20,6 +20,8 @@ type Allocation struct {
 	Claim types.NamespacedName
 	// Pods are the names of the pods that the claim is reserved for, in the claim's namespace.
 	Pods []string
+	// UIDs are the pods', in the order of Pods.
+	UIDs []types.UID
 	// Device is the device's name, gpu-<minor> or gpu-<minor>-mig-<profile>-<start>.
 	Device string
 	// Memory is the amount consumed of a shared device; nil where the device was given whole.
@@ -47,9 +49,9 @@ func AllocationsOn(node string, claim *resourceapi.ResourceClaim) []Allocation {
 		}
 		a := Allocation{
 			Claim:  types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name},
-			Pods:   reservedFor(claim),
 			Device: result.Device,
 		}
+		a.Pods, a.UIDs = reservedFor(claim)
 		if memory, found := result.ConsumedCapacity[v1alpha1.CapacityMemory]; found {
 			a.Memory = &memory
 		}
@@ -72,14 +74,13 @@ func results(claim *resourceapi.ResourceClaim) []resourceapi.DeviceRequestAlloca
 	return own
 }
 
-func reservedFor(claim *resourceapi.ResourceClaim) []string {
-	var pods []string
+func reservedFor(claim *resourceapi.ResourceClaim) (pods []string, uids []types.UID) {
 	for _, consumer := range claim.Status.ReservedFor {
 		if consumer.APIGroup == "" && consumer.Resource == "pods" {
-			pods = append(pods, consumer.Name)
+			pods, uids = append(pods, consumer.Name), append(uids, consumer.UID)
 		}
 	}
-	return pods
+	return pods, uids
 }
 
 // ByGPU sorts a node's allocations by the UUID of their GPU. Under "" are those whose GPU the agent does not report.

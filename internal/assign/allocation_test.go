@@ -26,7 +26,7 @@ func claim(results ...resourceapi.DeviceRequestAllocationResult) *resourceapi.Re
 		Status: resourceapi.ResourceClaimStatus{
 			Allocation: &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{Results: results}},
 			ReservedFor: []resourceapi.ResourceClaimConsumerReference{
-				{Resource: "pods", Name: "pod"}, {APIGroup: "batch", Resource: "jobs", Name: "job"},
+				{Resource: "pods", Name: "pod", UID: "7"}, {APIGroup: "batch", Resource: "jobs", Name: "job"},
 			},
 		},
 	}
@@ -37,7 +37,7 @@ func TestAllocationsOn(t *testing.T) {
 	shared.ConsumedCapacity = map[resourceapi.QualifiedName]resource.Quantity{v1alpha1.CapacityMemory: resource.MustParse("10Gi")}
 	monitoring := result(v1alpha1.DriverName, "node", "gpu-1")
 	monitoring.AdminAccess = ptr.To(true)
-	base := assign.Allocation{Claim: types.NamespacedName{Namespace: "team", Name: "claim"}, Pods: []string{"pod"}}
+	base := assign.Allocation{Claim: types.NamespacedName{Namespace: "team", Name: "claim"}, Pods: []string{"pod"}, UIDs: []types.UID{"7"}}
 
 	with := func(device string, memory *resource.Quantity) assign.Allocation {
 		a := base

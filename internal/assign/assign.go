@@ -8,6 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
@@ -45,11 +49,14 @@ const (
 // Decide says what each GPU of a node is to be.
 //
 // A GPU without a decision goes to the oldest pool that selects it. A decision in force stays with its pool while
-// anything is allocated on the GPU. Where the pool is to lose the GPU, or wants it in another form, the old decision is
-// kept with a taint until the taint has settled and nothing is allocated, and only then replaced.
+// anything is allocated on the GPU. Where the pool is to lose the GPU, the old decision is kept with a taint until the
+// taint has settled and nothing is allocated, and only then replaced. Where the pool wants the GPU in another form, or
+// with other instances, that waits for the order of the pool's rollout, and then for what is in the way of it.
 //
 // A GPUNode that is being deleted takes no GPU that it does not hold already; what it holds goes on as before.
-func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Result {
+//
+// The pools are as they are on the node now: what a schedule overrides is overridden. Orders are by pool.
+func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge, orders map[string]Orders, now time.Time) Result {
 	reported := make(map[string]*v1alpha1.GPUStatus, len(node.GPUNode.Status.GPUs))
 	for i := range node.GPUNode.Status.GPUs {
 		reported[node.GPUNode.Status.GPUs[i].UUID] = &node.GPUNode.Status.GPUs[i]
@@ -70,8 +77,8 @@ func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Res
 			continue
 		}
 		c := contest{
-			uuid: uuid, labels: node.Labels, gpu: reported[uuid], pools: pools,
-			inForce: inForce[uuid], held: held[uuid],
+			node: node, uuid: uuid, gpu: reported[uuid], pools: pools,
+			inForce: inForce[uuid], held: held[uuid], orders: orders, now: metav1.NewTime(now),
 		}
 		age := taints[uuid]
 		if !TaintStands(node.GPUNode, uuid) {
@@ -90,12 +97,14 @@ func Decide(node Node, pools []v1alpha1.GPUPool, taints map[string]TaintAge) Res
 
 // contest is one GPU and the pools around it.
 type contest struct {
+	node    Node
 	uuid    string
-	labels  map[string]string
 	gpu     *v1alpha1.GPUStatus // nil where the agent does not report the GPU
 	pools   []v1alpha1.GPUPool
 	inForce *v1alpha1.GPUDecision // nil where the GPU is new
 	held    bool
+	orders  map[string]Orders // by pool
+	now     metav1.Time
 }
 
 // decide returns the GPU's decision, nil for none, and whether only the settle time is being waited for.
@@ -108,18 +117,15 @@ func (c contest) decide(age TaintAge) (*v1alpha1.GPUDecision, bool) {
 	reason := c.leaves(incumbent, next)
 	switch {
 	case reason == "":
-		kept := Decision(incumbent, c.uuid)
-		return &kept, false
+		return c.stay(incumbent, age)
 	case !c.held && age == TaintSettled:
 		return next, false
 	default:
-		kept := *c.inForce
-		kept.Taint = reason
-		return &kept, !c.held && age == TaintSettling
+		return c.tainted(*c.inForce, reason), !c.held && age == TaintSettling
 	}
 }
 
-// leaves says why the decision in force cannot stay as it is; "" where it can.
+// leaves says why the pool cannot keep the GPU; "" where it can.
 func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision) v1alpha1.TaintReason {
 	switch {
 	case incumbent == nil || !incumbent.DeletionTimestamp.IsZero():
@@ -128,20 +134,27 @@ func (c contest) leaves(incumbent *v1alpha1.GPUPool, next *v1alpha1.GPUDecision)
 		return v1alpha1.TaintNotSelected
 	case !c.held && next != nil && next.Pool != incumbent.Name:
 		return v1alpha1.TaintNotSelected
-	case !sameForm(*c.inForce, Decision(incumbent, c.uuid)):
-		return v1alpha1.TaintPoolChanged
 	default:
 		return ""
 	}
+}
+
+// tainted is a decision with a taint. The time stays while there is any taint: who is waited for has been told.
+func (c contest) tainted(d v1alpha1.GPUDecision, reason v1alpha1.TaintReason) *v1alpha1.GPUDecision {
+	if d.Taint == "" || d.TaintedSince.IsZero() {
+		d.TaintedSince = ptr.To(c.now)
+	}
+	d.Taint = reason
+	return &d
 }
 
 // selects says whether a pool's selectors match the GPU. A nodeSelector that cannot be read says nothing, so it selects
 // just what the pool holds: a slip of the pen must not drain a pool.
 func (c contest) selects(pool *v1alpha1.GPUPool) bool {
 	if _, err := NodeSelector(pool); err != nil {
-		return c.inForce != nil && c.inForce.Pool == pool.Name && selectsGPU(pool, c.uuid, c.gpu)
+		return c.inForce != nil && c.inForce.Pool == pool.Name && SelectsGPU(pool, c.uuid, c.gpu)
 	}
-	return Selects(pool, c.labels, c.uuid, c.gpu)
+	return Selects(pool, c.node.Labels, c.uuid, c.gpu)
 }
 
 // incumbent is the pool whose decision is in force; nil where it does not exist any more.
@@ -170,6 +183,9 @@ func (c contest) next() *v1alpha1.GPUDecision {
 		return nil
 	}
 	decision := Decision(first, c.uuid)
+	if _, excluded := Excludes(first, c.uuid); excluded {
+		return c.tainted(decision, v1alpha1.TaintExcluded)
+	}
 	return &decision
 }
 

@@ -7,14 +7,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/layout/rollout"
+	"github.com/sluice-gpu/sluice/internal/rollouts"
 )
 
 const uuid = "GPU-00000000-0000-0000-0000-000000000001"
+
+// now is when everything happens.
+var now = time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 
 // day is when a pool was created: a smaller number is an older pool.
 func day(n int) metav1.Time { return metav1.NewTime(time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC)) }
@@ -50,6 +57,15 @@ func mig(p *v1alpha1.GPUPool) {
 		Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{Strategy: v1alpha1.MIGDynamic},
 	}
 }
+
+func static(p *v1alpha1.GPUPool) {
+	p.Spec.Partitioning = v1alpha1.Partitioning{Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{
+		Strategy: v1alpha1.MIGStatic,
+		Layouts:  []v1alpha1.MIGLayout{{Name: "all", Instances: []v1alpha1.MIGCount{{Profile: "1g.10gb", Count: 2}}}},
+	}}
+}
+
+func excluding(p *v1alpha1.GPUPool) { p.Spec.Excluded = []v1alpha1.ExcludedGPU{{UUID: uuid}} }
 
 func memoryPercent(percent int32) poolOption {
 	return func(p *v1alpha1.GPUPool) {
@@ -96,7 +112,8 @@ func (s situation) node() assign.Node {
 		n.Spec = &v1alpha1.GPUNodeSpec{GPUs: []v1alpha1.GPUDecision{*s.inForce}}
 		if !s.hidden {
 			gpu.Published = v1alpha1.PublishedForm{
-				Pool: s.inForce.Pool, Partitioning: s.inForce.Partitioning, Sharing: s.inForce.Sharing, Taint: s.inForce.Taint,
+				Pool: s.inForce.Pool, Partitioning: s.inForce.Partitioning, Strategy: s.inForce.Strategy,
+				Sharing: s.inForce.Sharing, Taint: s.inForce.Taint,
 			}
 		}
 	}
@@ -104,7 +121,7 @@ func (s situation) node() assign.Node {
 		n.Spec = &v1alpha1.GPUNodeSpec{}
 	}
 	if f := s.forgotten; f != nil {
-		gpu.Published = v1alpha1.PublishedForm{Pool: f.Pool, Partitioning: f.Partitioning, Sharing: f.Sharing, Taint: f.Taint}
+		gpu.Published = v1alpha1.PublishedForm{Pool: f.Pool, Partitioning: f.Partitioning, Strategy: f.Strategy, Sharing: f.Sharing, Taint: f.Taint}
 	}
 	if s.terminating {
 		n.DeletionTimestamp = ptr.To(day(28))
@@ -119,6 +136,16 @@ func (s situation) node() assign.Node {
 	return node
 }
 
+// orders are those of the pools' rollouts.
+func (s situation) orders(node assign.Node) map[string]assign.Orders {
+	orders := map[string]assign.Orders{}
+	for i := range s.pools {
+		plan := rollouts.Make(rollouts.Input{Pool: &s.pools[i], Nodes: []assign.Node{node}, Now: now})
+		orders[s.pools[i].Name] = plan.Orders["node"]
+	}
+	return orders
+}
+
 func (s situation) decide() (*v1alpha1.GPUDecision, bool) {
 	node := s.node()
 	age := assign.TaintUnseen
@@ -128,11 +155,33 @@ func (s situation) decide() (*v1alpha1.GPUDecision, bool) {
 	case assign.TaintPublished(node.GPUNode, uuid):
 		age = assign.TaintSettling
 	}
-	result := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: age})
+	result := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: age}, s.orders(node), now)
 	if len(result.Decisions) == 0 {
 		return nil, len(result.Settling) > 0
 	}
 	return &result.Decisions[0], len(result.Settling) > 0
+}
+
+func TestAnOrderOfAnOlderSpecIsVoid(t *testing.T) {
+	p := pool("p", 1, static)
+	s := situation{pools: []v1alpha1.GPUPool{p}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged)}
+	node := s.node()
+	orders := s.orders(node)
+	order := orders["p"][uuid]
+	order.Step, order.Target = rollout.StepApply, []gpu.Placement{{Profile: "1g.10gb", Start: 6}}
+	for name, tc := range map[string]struct {
+		generation int64
+		want       v1alpha1.MIGStrategy
+	}{
+		"of this spec": {generation: 0, want: v1alpha1.MIGStatic},
+		"of another":   {generation: 1, want: ""},
+	} {
+		order.Generation = tc.generation
+		got := assign.Decide(node, s.pools, map[string]assign.TaintAge{uuid: assign.TaintSettled}, map[string]assign.Orders{"p": {uuid: order}, "other": {uuid: {Step: rollout.StepRelease}}}, now)
+		if got.Decisions[0].Strategy != tc.want {
+			t.Errorf("an order %s: want strategy %q, got %q", name, tc.want, got.Decisions[0].Strategy)
+		}
+	}
 }
 
 func TestDecide(t *testing.T) {
@@ -230,14 +279,14 @@ func TestDecide(t *testing.T) {
 				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged),
 				unseen: true, settled: true,
 			},
-			want: decision(pool("p", 1, mig)),
+			want: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged),
 		},
 		{
 			name: "another partitioning is in force after the taint has settled",
 			situation: situation{
 				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged), settled: true,
 			},
-			want: decision(pool("p", 1, mig)),
+			want: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged),
 		},
 		{
 			name: "a GPU that is not published changes its form without a published taint",
@@ -245,7 +294,43 @@ func TestDecide(t *testing.T) {
 				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintPoolChanged),
 				hidden: true, settled: true,
 			},
+			want: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged),
+		},
+		{
+			name: "a new form takes tenants once the agent offers it",
+			situation: situation{
+				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged), settled: true,
+			},
 			want: decision(pool("p", 1, mig)),
+		},
+		{
+			name: "a new form that the agent does not offer yet stays tainted",
+			situation: situation{
+				pools: []v1alpha1.GPUPool{pool("p", 1, mig)}, inForce: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged), hidden: true, settled: true,
+			},
+			want: decision(pool("p", 1, mig), v1alpha1.TaintPoolChanged),
+		},
+		{
+			name:      "a GPU that its pool excludes is tainted at once",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, excluding)}, inForce: decision(pool("p", 1)), allocated: true},
+			want:      decision(pool("p", 1), v1alpha1.TaintExcluded),
+		},
+		{
+			name:      "a new GPU that its pool excludes comes tainted",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1, excluding)}},
+			want:      decision(pool("p", 1), v1alpha1.TaintExcluded),
+		},
+		{
+			name: "an excluded GPU keeps its form",
+			situation: situation{
+				pools: []v1alpha1.GPUPool{pool("p", 1, excluding, mig)}, inForce: decision(pool("p", 1), v1alpha1.TaintExcluded), settled: true,
+			},
+			want: decision(pool("p", 1), v1alpha1.TaintExcluded),
+		},
+		{
+			name:      "a GPU that is not excluded any more takes tenants again",
+			situation: situation{pools: []v1alpha1.GPUPool{pool("p", 1)}, inForce: decision(pool("p", 1), v1alpha1.TaintExcluded)},
+			want:      decision(pool("p", 1)),
 		},
 		{
 			name:      "a pool that is changed back takes the taint away",
@@ -383,7 +468,7 @@ func TestDecide(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			got, settling := tc.decide()
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(v1alpha1.GPUDecision{}, "TaintedSince")); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if settling != tc.settling {

@@ -6,27 +6,31 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/layout/product"
 )
 
 // noOvercommit is what is published where a pool promises no more than there is, in percent.
 const noOvercommit int32 = 100
 
-// Decision is what a pool makes of a GPU that it holds.
+// Decision is what a pool makes of a GPU that it holds, but for the instances of its layout.
 func Decision(pool *v1alpha1.GPUPool, uuid string) v1alpha1.GPUDecision {
 	d := v1alpha1.GPUDecision{
 		UUID:           uuid,
 		Pool:           pool.Name,
 		Partitioning:   Partitioning(pool),
+		Strategy:       Strategy(pool),
 		Sharing:        pool.SharingMode(),
 		MemoryPercent:  noOvercommit,
 		ComputePercent: noOvercommit,
+	}
+	if d.Strategy == v1alpha1.MIGDynamic {
+		d.KeepIdleSeconds = ptr.Deref(pool.Spec.Partitioning.MIG.KeepIdleSeconds, 0)
 	}
 	if d.Sharing == v1alpha1.SharingExclusive {
 		return d
@@ -45,6 +49,9 @@ func Decision(pool *v1alpha1.GPUPool, uuid string) v1alpha1.GPUDecision {
 	if d.Sharing == v1alpha1.SharingSoftware {
 		d.Compute = sharing.Compute
 	}
+	if d.Sharing == v1alpha1.SharingTimeSlicing {
+		d.TimeSlice = sharing.TimeSlice
+	}
 	return d
 }
 
@@ -56,20 +63,40 @@ func Partitioning(pool *v1alpha1.GPUPool) v1alpha1.PartitioningType {
 	return pool.Spec.Partitioning.Type
 }
 
-// sameForm says whether a GPU can go from one decision to the other while tenants run: ratios, defaults and bounds may
-// differ, the pool and the kind of device may not.
-func sameForm(a, b v1alpha1.GPUDecision) bool {
-	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && a.Sharing == b.Sharing
+// Strategy is how the MIG instances of a pool come about; "" where its GPUs stay whole.
+func Strategy(pool *v1alpha1.GPUPool) v1alpha1.MIGStrategy {
+	switch mig := pool.Spec.Partitioning.MIG; {
+	case Partitioning(pool) != v1alpha1.PartitioningMIG || mig == nil:
+		return ""
+	case mig.Strategy == "":
+		return v1alpha1.MIGDynamic
+	default:
+		return mig.Strategy
+	}
+}
+
+// SameForm says whether a GPU can go from one decision to the other while tenants run: ratios, defaults and bounds may
+// differ, the pool and the kind of device may not. Which instances a layout has is another question.
+func SameForm(a, b v1alpha1.GPUDecision) bool {
+	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && a.Sharing == b.Sharing && StrategyOf(a) == StrategyOf(b)
+}
+
+// StrategyOf is the strategy of a decision; "" where the GPU stays whole.
+func StrategyOf(d v1alpha1.GPUDecision) v1alpha1.MIGStrategy {
+	if d.Partitioning != v1alpha1.PartitioningMIG {
+		return ""
+	}
+	return cmp.Or(d.Strategy, v1alpha1.MIGDynamic)
 }
 
 // Selects says whether a pool's selectors match a GPU. Of a GPU that the agent does not report only the UUID is known:
 // its product and minor are taken to match, so that a lost GPU does not leave its pool.
 func Selects(pool *v1alpha1.GPUPool, nodeLabels map[string]string, uuid string, gpu *v1alpha1.GPUStatus) bool {
-	return SelectsNode(pool, nodeLabels) && selectsGPU(pool, uuid, gpu)
+	return SelectsNode(pool, nodeLabels) && SelectsGPU(pool, uuid, gpu)
 }
 
-// selectsGPU says whether a pool's gpuSelector matches a GPU.
-func selectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bool {
+// SelectsGPU says whether a pool's gpuSelector matches a GPU.
+func SelectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bool {
 	s := pool.Spec.GPUSelector
 	switch {
 	case len(s.UUIDs) > 0 && !slices.Contains(s.UUIDs, uuid):
@@ -80,7 +107,7 @@ func selectsGPU(pool *v1alpha1.GPUPool, uuid string, gpu *v1alpha1.GPUStatus) bo
 		return false
 	default:
 		return len(s.Products) == 0 || slices.ContainsFunc(s.Products, func(pattern string) bool {
-			return matchesProduct(pattern, gpu.Product)
+			return product.Matches(pattern, gpu.Product)
 		})
 	}
 }
@@ -102,30 +129,4 @@ func NodeSelector(pool *v1alpha1.GPUPool) (labels.Selector, error) {
 		return nil, fmt.Errorf("reading the nodeSelector: %w", err)
 	}
 	return selector, nil
-}
-
-// matchesProduct compares a pattern with a product as NVML names it and as node labels spell it.
-func matchesProduct(pattern, product string) bool {
-	return matches(pattern, product) || matches(pattern, strings.ReplaceAll(product, " ", "-"))
-}
-
-// matches compares a pattern, in which * stands for any characters, with all of a text.
-func matches(pattern, text string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == text
-	}
-	first, middle, last := parts[0], parts[1:len(parts)-1], parts[len(parts)-1]
-	rest, found := strings.CutPrefix(text, first)
-	if !found {
-		return false
-	}
-	for _, part := range middle {
-		_, after, found := strings.Cut(rest, part)
-		if !found {
-			return false
-		}
-		rest = after
-	}
-	return strings.HasSuffix(rest, last)
 }

@@ -107,7 +107,35 @@ func TestDecision(t *testing.T) {
 		{
 			name: "MIG is exclusive where the pool does not say",
 			pool: pool("p", 1, mig),
-			want: v1alpha1.GPUDecision{UUID: uuid, Pool: "p", Partitioning: "MIG", Sharing: "Exclusive", MemoryPercent: 100, ComputePercent: 100},
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "MIG", Strategy: "Dynamic", Sharing: "Exclusive", MemoryPercent: 100, ComputePercent: 100,
+			},
+		},
+		{
+			name: "idle instances are kept as long as the pool says",
+			pool: pool("p", 1, mig, func(p *v1alpha1.GPUPool) { p.Spec.Partitioning.MIG.KeepIdleSeconds = ptr.To[int32](60) }),
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "MIG", Strategy: "Dynamic", KeepIdleSeconds: 60, Sharing: "Exclusive",
+				MemoryPercent: 100, ComputePercent: 100,
+			},
+		},
+		{
+			name: "the instances of a layout are shared where the pool says",
+			pool: pool("p", 1, static, func(p *v1alpha1.GPUPool) { p.Spec.Sharing.Mode = v1alpha1.SharingMPS }),
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "MIG", Strategy: "Static", Sharing: "MPS",
+				MemoryPercent: 100, ComputePercent: 100, MaxTenants: 16,
+			},
+		},
+		{
+			name: "NVIDIA's driver is told about turns",
+			pool: pool("p", 1, func(p *v1alpha1.GPUPool) {
+				p.Spec.Sharing = v1alpha1.Sharing{Mode: v1alpha1.SharingTimeSlicing, TimeSlice: v1alpha1.TimeSliceShort}
+			}),
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "None", Sharing: "TimeSlicing", TimeSlice: "Short",
+				MemoryPercent: 100, ComputePercent: 100, MaxTenants: 16,
+			},
 		},
 	}
 	for _, tc := range tests {

@@ -30,14 +30,21 @@ func InForce(node Node) map[string]*v1alpha1.GPUDecision {
 }
 
 // adopted is the decision that a published form shows. The form does not tell the ratios: it promises no more than
-// there is, until the pool's own decision takes its place.
+// there is, until the pool's own decision takes its place. The instances of a layout are those that there are.
 func adopted(gpu *v1alpha1.GPUStatus) *v1alpha1.GPUDecision {
-	return &v1alpha1.GPUDecision{
+	d := &v1alpha1.GPUDecision{
 		UUID:           gpu.UUID,
 		Pool:           gpu.Published.Pool,
 		Partitioning:   gpu.Published.Partitioning,
+		Strategy:       gpu.Published.Strategy,
 		Sharing:        gpu.Published.Sharing,
 		MemoryPercent:  noOvercommit,
 		ComputePercent: noOvercommit,
 	}
+	if d.Strategy == v1alpha1.MIGStatic {
+		for _, i := range gpu.Instances {
+			d.Instances = append(d.Instances, v1alpha1.MIGPlacement{Start: i.Start, Profile: i.Profile})
+		}
+	}
+	return d
 }

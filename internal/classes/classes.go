@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/assign"
+	"github.com/sluice-gpu/sluice/internal/timetable"
 )
 
 const (
@@ -51,9 +52,9 @@ type Need struct {
 
 // Needs are the classes that the pools need, ordered by name. extended says whether they carry extended resource names.
 //
-// A pool of whole GPUs has a class of its own as long as it exists or any GPU is still decided for it. Exclusive pools
-// share one class more, of all exclusive GPUs. MIG instances have one class a profile, for the profiles that the boards
-// in MIG pools offer.
+// A pool of whole GPUs, or of MIG instances that are shared, has a class of its own as long as it exists or any GPU is still
+// decided for it. Exclusive pools share one class more, of all exclusive GPUs. MIG instances that are given whole have one
+// class a profile, for the profiles that the boards in their pools offer.
 func Needs(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode, extended bool) []Need {
 	needs := map[string]*Need{}
 	add := func(need Need, pool string) {
@@ -70,14 +71,15 @@ func Needs(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode, extended bool) []
 	held := holders(nodes)
 	for i := range pools {
 		pool := &pools[i]
-		if assign.Partitioning(pool) != v1alpha1.PartitioningNone {
-			continue
-		}
 		if !pool.DeletionTimestamp.IsZero() && !held[pool.Name] {
 			continue
 		}
-		add(poolNeed(pool), pool.Name)
-		if pool.SharingMode() == v1alpha1.SharingExclusive {
+		gives := givenBy(pool)
+		if gives == (given{}) {
+			continue
+		}
+		add(poolNeed(pool, gives), pool.Name)
+		if gives.exclusive {
 			add(wholeNeed(), pool.Name)
 		}
 	}
@@ -116,7 +118,7 @@ func profiles(nodes []v1alpha1.GPUNode) map[string][]string {
 	for i := range nodes {
 		node := &nodes[i]
 		for _, d := range node.Decisions() {
-			if d.Partitioning != v1alpha1.PartitioningMIG {
+			if d.Partitioning != v1alpha1.PartitioningMIG || shared(d.Sharing) {
 				continue
 			}
 			product := productOf(node, d.UUID)
@@ -139,17 +141,46 @@ func productOf(node *v1alpha1.GPUNode, uuid string) string {
 	return ""
 }
 
-// poolNeed selects a pool's whole GPUs of its mode only: on an unshared device an amount means "at least", so a class
-// that selected both would let an amount take a whole GPU.
-func poolNeed(pool *v1alpha1.GPUPool) Need {
-	return Need{
-		Name: ForPool(pool.Name),
-		Selector: selector(
-			equals(v1alpha1.AttributePool, pool.Name),
-			equals(v1alpha1.AttributeSharing, string(pool.SharingMode())),
-			equals(v1alpha1.AttributeProfile, ""),
-		),
+// given says in which ways a pool gives out devices of its own class, now or while one of its schedules lasts.
+type given struct {
+	// exclusive whole GPUs, shared whole GPUs, shared MIG instances.
+	exclusive, shared, instances bool
+}
+
+func givenBy(pool *v1alpha1.GPUPool) given {
+	var m given
+	for _, variant := range timetable.Of(pool, 0).Variants() {
+		divided := assign.Partitioning(variant) == v1alpha1.PartitioningMIG
+		switch mode := variant.SharingMode(); {
+		case shared(mode) && divided:
+			m.instances = true
+		case shared(mode):
+			m.shared = true
+		case !divided:
+			m.exclusive = true
+		}
 	}
+	return m
+}
+
+func shared(mode v1alpha1.SharingMode) bool { return slices.Contains(sharedModes(), mode) }
+
+// sharedModes are the modes in which a device is given out in amounts.
+func sharedModes() []v1alpha1.SharingMode {
+	return []v1alpha1.SharingMode{v1alpha1.SharingSoftware, v1alpha1.SharingTimeSlicing, v1alpha1.SharingMPS}
+}
+
+// poolNeed selects a pool's shared devices, or where it has none its whole GPUs, but never both: on an unshared device an
+// amount means "at least", so a class that selected both would let an amount take a whole GPU. While the GPUs of a pool go
+// from one shared mode to another, those that wait are given out in the old one.
+func poolNeed(pool *v1alpha1.GPUPool, m given) Need {
+	terms := []string{equals(v1alpha1.AttributePool, pool.Name)}
+	if m.shared || m.instances {
+		terms = append(terms, oneOf(v1alpha1.AttributeSharing, sharedModes()))
+	} else {
+		terms = append(terms, equals(v1alpha1.AttributeSharing, string(v1alpha1.SharingExclusive)), equals(v1alpha1.AttributeProfile, ""))
+	}
+	return Need{Name: ForPool(pool.Name), Selector: selector(terms...)}
 }
 
 func wholeNeed() Need {
@@ -177,6 +208,14 @@ func profileNeed(profile string) Need {
 func selector(terms ...string) string {
 	all := append([]string{fmt.Sprintf("device.driver == %q", v1alpha1.DriverName)}, terms...)
 	return strings.Join(append(all, reads(v1alpha1.AttributeDraining, "false")+" == false"), " && ")
+}
+
+func oneOf(attribute string, values []v1alpha1.SharingMode) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = strconv.Quote(string(value))
+	}
+	return reads(attribute, `""`) + " in [" + strings.Join(quoted, ", ") + "]"
 }
 
 func equals(attribute, value string) string {

@@ -19,7 +19,7 @@ const (
 	// undrained ends every selector.
 	undrained      = ` && device.attributes["gpu.sluice.dev"].?draining.orValue(false) == false`
 	sharedSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?pool.orValue("") == "shared"` +
-		` && device.attributes["gpu.sluice.dev"].?sharing.orValue("") == "Software" && device.attributes["gpu.sluice.dev"].?profile.orValue("") == ""` + undrained
+		` && device.attributes["gpu.sluice.dev"].?sharing.orValue("") in ["Software", "TimeSlicing", "MPS"]` + undrained
 	wholeSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?sharing.orValue("") == "Exclusive"` +
 		` && device.attributes["gpu.sluice.dev"].?profile.orValue("") == ""` + undrained
 	mediaSelector = `device.driver == "gpu.sluice.dev" && device.attributes["gpu.sluice.dev"].?profile.orValue("") == "1g.10gb+me"` + undrained
@@ -37,6 +37,30 @@ func pool(name string, partitioning v1alpha1.PartitioningType, mode v1alpha1.Sha
 func deleted(p v1alpha1.GPUPool) v1alpha1.GPUPool {
 	p.DeletionTimestamp = ptr.To(metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))
 	return p
+}
+
+func static(p v1alpha1.GPUPool) v1alpha1.GPUPool {
+	p.Spec.Partitioning.MIG = &v1alpha1.MIGPartitioning{
+		Strategy: v1alpha1.MIGStatic,
+		Layouts:  []v1alpha1.MIGLayout{{Name: "all", Instances: []v1alpha1.MIGCount{{Profile: "1g.10gb", Count: 7}}}},
+	}
+	return p
+}
+
+// atNight leaves the GPUs of a pool whole at night.
+func atNight(p v1alpha1.GPUPool) v1alpha1.GPUPool {
+	p.Spec.Partitioning.MIG = &v1alpha1.MIGPartitioning{Strategy: v1alpha1.MIGDynamic}
+	p.Spec.TimeZone = "UTC"
+	p.Spec.Schedules = []v1alpha1.Schedule{{
+		Name: "night", Start: "22:00", End: "06:00",
+		Override: v1alpha1.ScheduleOverride{Partitioning: v1alpha1.PartitioningOverride{Type: v1alpha1.PartitioningNone}},
+	}}
+	return p
+}
+
+func sharing(n v1alpha1.GPUNode, mode v1alpha1.SharingMode) v1alpha1.GPUNode {
+	n.Spec.GPUs[0].Sharing = mode
+	return n
 }
 
 // node has one GPU of a board with the given profiles, decided for a pool.
@@ -63,7 +87,7 @@ func TestNeeds(t *testing.T) {
 	}{
 		{name: "without pools nothing is needed", want: []classes.Need{}},
 		{
-			name:  "a shared pool has a class of its own that selects its mode",
+			name:  "a shared pool has a class of its own that selects what is shared",
 			pools: []v1alpha1.GPUPool{shared},
 			want:  []classes.Need{{Name: "shared.sluice.dev", Selector: sharedSelector, Pools: []string{"shared"}}},
 		},
@@ -100,6 +124,17 @@ func TestNeeds(t *testing.T) {
 			nodes:    []v1alpha1.GPUNode{node("mig", v1alpha1.PartitioningMIG, "1g.10gb+me")},
 			extended: false,
 			want:     []classes.Need{{Name: "mig-1g.10gb.me.sluice.dev", Selector: mediaSelector, Pools: []string{"mig"}}},
+		},
+		{
+			name:  "a pool that shares the instances of a layout has a class of its own, and no profile's",
+			pools: []v1alpha1.GPUPool{static(pool("shared", v1alpha1.PartitioningMIG, v1alpha1.SharingMPS))},
+			nodes: []v1alpha1.GPUNode{sharing(node("shared", v1alpha1.PartitioningMIG, "1g.10gb"), v1alpha1.SharingMPS)},
+			want:  []classes.Need{{Name: "shared.sluice.dev", Selector: sharedSelector, Pools: []string{"shared"}}},
+		},
+		{
+			name:  "a MIG pool that a schedule makes one of whole GPUs has a class of its own too",
+			pools: []v1alpha1.GPUPool{atNight(pool("shared", v1alpha1.PartitioningMIG, ""))},
+			want:  []classes.Need{{Name: "shared.sluice.dev", Selector: sharedSelector, Pools: []string{"shared"}}},
 		},
 		{
 			name:  "a deleted pool keeps its class while a GPU is decided for it",

@@ -18,6 +18,9 @@ const (
 	// TaintKey is the key of the NoSchedule taint on devices that take no new tenants; its value is the reason.
 	TaintKey = v1alpha1.DriverName + "/draining"
 
+	// HealthTaintKey is the key of the taint on devices of a GPU that is not well; its value is the reason.
+	HealthTaintKey = v1alpha1.DriverName + "/unhealthy"
+
 	// pcieRoot is the standard attribute that topology constraints compare.
 	pcieRoot resourceapi.QualifiedName = "resource.kubernetes.io/pcieRoot"
 
@@ -39,15 +42,50 @@ type Offer struct {
 	Decision v1alpha1.GPUDecision
 	// DriverVersion is NVIDIA's driver's.
 	DriverVersion string
+	// Instances are the MIG instances to publish, where the decision is static.
+	Instances []Standing
+	// Health says what is wrong with the GPU; the zero Health where nothing is.
+	Health Health
+}
+
+// Health is that of a GPU. All of its MIG instances share it.
+type Health struct {
+	// State is Suspect or Lost, "" where the GPU is well; Reason is one of the API's.
+	State  v1alpha1.HealthState
+	Reason string
 }
 
 // Build returns the devices of one GPU in the order to publish them, and the counter set that they consume; the set is
 // nil where nothing is divided.
 func Build(o Offer) ([]resourceapi.Device, *resourceapi.CounterSet) {
-	if o.Decision.Partitioning == v1alpha1.PartitioningMIG {
-		return placements(o)
+	var list []resourceapi.Device
+	var set *resourceapi.CounterSet
+	switch {
+	case Static(o.Decision):
+		list = standing(o)
+	case o.Decision.Partitioning == v1alpha1.PartitioningMIG:
+		list, set = placements(o)
+	default:
+		list = []resourceapi.Device{whole(o)}
 	}
-	return []resourceapi.Device{whole(o)}, nil
+	o.Health.taint(list)
+	return list, set
+}
+
+// taint keeps new tenants off a GPU that is not well. Only from lost hardware are those that it has driven away too: the
+// effect deletes their pods.
+func (h Health) taint(list []resourceapi.Device) {
+	if h.State == "" {
+		return
+	}
+	taint := resourceapi.DeviceTaint{Key: HealthTaintKey, Value: h.Reason, Effect: resourceapi.DeviceTaintEffectNoSchedule}
+	if h.State == v1alpha1.HealthLost {
+		taint.Effect = resourceapi.DeviceTaintEffectNoExecute
+	}
+	for i := range list {
+		list[i].Taints = append(list[i].Taints, taint)
+		list[i].Attributes[v1alpha1.AttributeDraining] = resourceapi.DeviceAttribute{BoolValue: ptr.To(true)}
+	}
 }
 
 // whole is the GPU as one device, shared or not.
@@ -62,30 +100,38 @@ func whole(o Offer) resourceapi.Device {
 		return d
 	}
 	d.AllowMultipleAllocations = ptr.To(true)
-	d.Capacity = map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
-		v1alpha1.CapacityMemory:  sharedMemory(o),
-		v1alpha1.CapacityCompute: sharedCompute(o.Decision),
-		v1alpha1.CapacitySlots:   slots(o.Decision),
-	}
+	d.Capacity = sharedCapacity(o.Decision, o.GPU.MemoryBytes, wholeGPU)
 	return d
+}
+
+// sharedCapacity is what shares of a GPU, or of a MIG instance, take their amounts from. Compute is percent of one whole
+// GPU in either case.
+func sharedCapacity(
+	d v1alpha1.GPUDecision, memoryBytes int64, compute int,
+) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
+	return map[resourceapi.QualifiedName]resourceapi.DeviceCapacity{
+		v1alpha1.CapacityMemory:  sharedMemory(d, memoryBytes),
+		v1alpha1.CapacityCompute: sharedCompute(d, int64(compute)),
+		v1alpha1.CapacitySlots:   slots(d),
+	}
 }
 
 // leastShare is what a claim that asks for less is given all the same. Admission refuses such an amount in a pod's limits; in
 // a claim that a tenant wrote it would be a share in which no process can start.
 func leastShare(mode v1alpha1.SharingMode) int64 {
-	if mode == v1alpha1.SharingSoftware {
+	if shares.Held(mode) {
 		return shares.MinMemoryBytes
 	}
 	return mebibyte
 }
 
 // sharedMemory publishes physical × ratio, and bounds one claim by the physical memory.
-func sharedMemory(o Offer) resourceapi.DeviceCapacity {
-	physical := o.GPU.MemoryBytes / mebibyte * mebibyte
-	published := PublishedMemory(o.GPU.MemoryBytes, o.Decision.MemoryPercent)
-	least := min(leastShare(o.Decision.Sharing), physical)
+func sharedMemory(d v1alpha1.GPUDecision, memoryBytes int64) resourceapi.DeviceCapacity {
+	physical := memoryBytes / mebibyte * mebibyte
+	published := PublishedMemory(memoryBytes, d.MemoryPercent)
+	least := min(leastShare(d.Sharing), physical)
 	share := physical
-	if d := o.Decision.DefaultMemory; d != nil {
+	if d := d.DefaultMemory; d != nil {
 		share = min(max(d.Value()/mebibyte*mebibyte, least), physical)
 	}
 	return resourceapi.DeviceCapacity{
@@ -99,14 +145,14 @@ func sharedMemory(o Offer) resourceapi.DeviceCapacity {
 	}
 }
 
-// sharedCompute publishes percent of one GPU × ratio, and bounds one claim by the whole GPU.
-func sharedCompute(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
+// sharedCompute publishes what the device has × ratio, and bounds one claim by what it has.
+func sharedCompute(d v1alpha1.GPUDecision, physical int64) resourceapi.DeviceCapacity {
 	return resourceapi.DeviceCapacity{
-		Value: count(int64(d.ComputePercent)),
+		Value: count(PublishedCompute(physical, d.ComputePercent)),
 		RequestPolicy: &resourceapi.CapacityRequestPolicy{
-			Default: ptr.To(count(int64(ptr.Deref(d.DefaultCompute, 0)))),
+			Default: ptr.To(count(min(int64(ptr.Deref(d.DefaultCompute, 0)), physical))),
 			ValidRange: &resourceapi.CapacityRequestPolicyRange{
-				Min: ptr.To(count(0)), Max: ptr.To(count(wholeGPU)), Step: ptr.To(count(1)),
+				Min: ptr.To(count(0)), Max: ptr.To(count(physical)), Step: ptr.To(count(1)),
 			},
 		},
 	}
@@ -130,6 +176,11 @@ func slots(d v1alpha1.GPUDecision) resourceapi.DeviceCapacity {
 func PublishedMemory(physicalBytes int64, percent int32) int64 {
 	mib := physicalBytes / mebibyte
 	return max(mib, mib*int64(percent)/100) * mebibyte
+}
+
+// PublishedCompute is percent of one GPU × ratio ÷ 100, never below what is there.
+func PublishedCompute(physical int64, percent int32) int64 {
+	return max(physical, physical*int64(percent)/100)
 }
 
 func fixedCapacity(memory int64, compute int) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {

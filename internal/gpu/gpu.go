@@ -18,6 +18,18 @@ const (
 	MIGUnsupported MIGMode = "Unsupported"
 )
 
+// Licence is what the driver says of a virtual GPU's licence.
+type Licence string
+
+const (
+	// Licensed: the virtual GPU runs at full speed.
+	Licensed Licence = "Licensed"
+	// Unlicensed: the driver slows the virtual GPU down.
+	Unlicensed Licence = "Unlicensed"
+	// LicenceUnknown: the driver does not say.
+	LicenceUnknown Licence = "Unknown"
+)
+
 // Node is one look at all GPUs of a node.
 type Node struct {
 	// DriverVersion is the version of NVIDIA's driver, such as 580.159.04.
@@ -44,8 +56,12 @@ type GPU struct {
 	NUMANode int
 	// MemoryBytes is what CUDA can use: NVML's v2 total less what the driver reserves.
 	MemoryBytes int64
+	// Licence is a virtual GPU's, which a hypervisor makes of a part of a real one; "" for a physical GPU.
+	Licence Licence
 	// MIGMode is the current mode.
 	MIGMode MIGMode
+	// MIGModePending is true where MIG mode is off and comes on with the GPU's next reset.
+	MIGModePending bool
 	// MIGModeSwitchable is true where the mode can be changed without a GPU reset (Hopper and newer).
 	MIGModeSwitchable bool
 	// MemorySlices is how many memory slices the board divides into under MIG; 0 without MIG.

@@ -58,7 +58,7 @@ func notReady(in Input, f facts) (reason, message string) {
 		return v1alpha1.ReasonGPUsNotPublished, unpublished(f)
 	case f.changing > 0:
 		return v1alpha1.ReasonGPUsNotPublished, fmt.Sprintf(
-			"%s of %d must first be free of tenants; condition Draining says who they are", plural(f.changing, "GPU"), f.held)
+			"%s of %d in change to the form that the pool wants; condition RollingOut says who is waited for", plural(f.changing, "GPU"), f.held)
 	case f.published == 0:
 		return v1alpha1.ReasonGPUsNotPublished, fmt.Sprintf("the pool's last %s about to leave it", plural(f.held, "GPU"))
 	default:

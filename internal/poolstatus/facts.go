@@ -36,8 +36,11 @@ type facts struct {
 	usedMem     int64
 	lingering   int     // held by nobody or another pool, but still published and used as this pool's
 	unpublished []place // held, meant to stay, and not published as decided
-	changing    int     // held, published in the old form until its tenants have finished
+	changing    int     // held, and in change to the form that the pool wants
 	draining    drain
+	excluded    drain
+	unhealthy   []place
+	repacking   repacking
 }
 
 // place is a GPU and what there is to say about it.
@@ -46,6 +49,7 @@ type place struct {
 	pool         string // who holds it
 	reason       string
 	message      string
+	lost         bool
 }
 
 // drain is what must leave the pool.
@@ -61,8 +65,10 @@ func gather(in Input) facts {
 	for _, node := range in.Nodes {
 		f.addNode(node)
 	}
-	slices.Sort(f.draining.tenants)
-	f.draining.tenants = slices.Compact(f.draining.tenants)
+	for _, d := range []*drain{&f.draining, &f.excluded} {
+		slices.Sort(d.tenants)
+		d.tenants = slices.Compact(d.tenants)
+	}
 	return f
 }
 
@@ -121,13 +127,19 @@ func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alp
 	for _, a := range allocations {
 		f.usedMem += allocatedMemory(node.GPUNode, reported, a)
 	}
-	if f.leaves(d) {
+	f.addHealth(node, reported)
+	f.repacking.add(node, reported, d)
+	switch {
+	case f.leaves(d):
 		f.addDraining(node, d, allocations)
+		return
+	case d.Taint == v1alpha1.TaintExcluded:
+		f.excluded.add(allocations)
 		return
 	}
 	if isPublished(reported, d) {
 		f.published++
-		f.offeredMem += devices.PublishedMemory(reported.MemoryBytes(), d.MemoryPercent)
+		f.offeredMem += offeredMemory(node.GPUNode, reported, d)
 		return
 	}
 	f.unpublished = append(f.unpublished, place{
@@ -150,21 +162,40 @@ func (f *facts) addMissing(node assign.Node, d *v1alpha1.GPUDecision, allocation
 // leaves says whether a held GPU is to leave the pool or to change its form. A pool that is being deleted gives up all,
 // also where the decision does not say so yet.
 func (f *facts) leaves(d *v1alpha1.GPUDecision) bool {
-	return d.Taint != "" || !f.pool.DeletionTimestamp.IsZero()
+	return d.Taint != "" && d.Taint != v1alpha1.TaintExcluded || !f.pool.DeletionTimestamp.IsZero()
 }
 
 func (f *facts) addDraining(node assign.Node, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
-	f.draining.gpus++
-	for _, a := range allocations {
-		f.draining.tenants = append(f.draining.tenants, tenants(a)...)
+	if assign.OfRollout(d.Taint) {
+		f.changing++
 	}
+	if d.Taint == v1alpha1.TaintLayoutChanged && f.pool.DeletionTimestamp.IsZero() {
+		return // what can stays: the rollout says who has to go
+	}
+	f.draining.add(allocations)
 	name := node.GPUNode.Name
 	if node.GPUNode.Status.ObservedGeneration < node.GPUNode.Generation && !slices.Contains(f.draining.behind, name) {
 		f.draining.behind = append(f.draining.behind, name)
 	}
-	if d.Taint == v1alpha1.TaintPoolChanged {
-		f.changing++
+}
+
+// add counts a GPU and who holds it.
+func (d *drain) add(allocations []assign.Allocation) {
+	d.gpus++
+	for _, a := range allocations {
+		d.tenants = append(d.tenants, tenants(a)...)
 	}
+}
+
+// addHealth notes a GPU that is not well.
+func (f *facts) addHealth(node assign.Node, reported *v1alpha1.GPUStatus) {
+	health := reported.Health
+	if health.State == "" || health.State == v1alpha1.HealthHealthy {
+		return
+	}
+	f.unhealthy = append(f.unhealthy, place{
+		node: node.GPUNode.Name, device: deviceName(reported), reason: health.Reason, message: health.Message, lost: health.State == v1alpha1.HealthLost,
+	})
 }
 
 // tenants names who holds an allocation: the pods it is reserved for, else the claim.
@@ -186,7 +217,24 @@ func isPublished(reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) bool {
 	// keeps them from the scheduler.
 	offered := reported.Reason == v1alpha1.ReasonPublished || reported.Reason == v1alpha1.ReasonPublishing
 	p := reported.Published
-	return offered && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == ""
+	return offered && p.Pool == d.Pool && p.Partitioning == d.Partitioning && p.Sharing == d.Sharing && p.Taint == "" &&
+		(p.Strategy == d.Strategy || p.Strategy == "" && d.Strategy == v1alpha1.MIGDynamic)
+}
+
+// offeredMemory is what a GPU, or the instances of its layout, publish.
+func offeredMemory(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision) int64 {
+	if assign.StrategyOf(*d) != v1alpha1.MIGStatic {
+		return devices.PublishedMemory(reported.MemoryBytes(), d.MemoryPercent)
+	}
+	var sum int64
+	for _, instance := range d.Instances {
+		for _, profile := range node.Status.Profiles {
+			if profile.Product == reported.Product && profile.Name == instance.Profile {
+				sum += devices.PublishedMemory(profile.MemoryBytes(), d.MemoryPercent)
+			}
+		}
+	}
+	return sum
 }
 
 // allocatedMemory is what an allocation holds: its amount, the profile's memory, or the whole GPU's.

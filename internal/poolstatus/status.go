@@ -5,6 +5,7 @@ package poolstatus
 import (
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -15,6 +16,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/internal/classes"
+	"github.com/sluice-gpu/sluice/internal/rollouts"
+	"github.com/sluice-gpu/sluice/internal/timetable"
 )
 
 // Input is everything that a pool's status is made from.
@@ -30,6 +33,10 @@ type Input struct {
 	Classes []resourceapi.DeviceClass
 	// OverGuaranteed says how far what quotas guarantee is above what the pool has; "" where it is not.
 	OverGuaranteed string
+	// Plan is that of the pool's rollout.
+	Plan rollouts.Plan
+	// Now is the time.
+	Now time.Time
 }
 
 // Result is a pool's status, and whether the pool may go.
@@ -38,11 +45,15 @@ type Result struct {
 	Status v1alpha1.GPUPoolStatus
 	// Released is true when the pool is being deleted, no GPU is decided for it or used as its own, and its class is gone.
 	Released bool
+	// Again is when to look again although nothing has changed; zero: never.
+	Again time.Time
 }
 
 // Compute says what a pool's status is.
 func Compute(in Input) Result {
 	f := gather(in)
+	table := timetable.Of(in.Pool, 0)
+	schedule, again := table.Status(in.Now)
 	status := v1alpha1.GPUPoolStatus{
 		ObservedGeneration: in.Pool.Generation,
 		SharingMode:        in.Pool.SharingMode(),
@@ -50,18 +61,23 @@ func Compute(in Input) Result {
 		Nodes:              ptr.To(int32(f.nodes)),
 		GPUs: v1alpha1.PoolGPUCount{
 			Held: count(f.held), Published: count(f.published), Allocated: count(f.allocated),
+			Unhealthy: countAny(len(f.unhealthy)), Excluded: countAny(f.excluded.gpus),
 		},
 		Memory: v1alpha1.PoolMemory{
 			Physical: bytes(f.physical), Published: bytes(f.offeredMem), Allocated: bytes(f.usedMem),
 		},
+		Rollout:   in.Plan.Counts,
+		Schedule:  schedule,
+		Repacking: f.repacking.gains(),
 	}
 	for _, c := range []metav1.Condition{
 		ready(in, f), contested(f), resourceNameConflict(in), draining(f), overGuaranteed(in),
+		layoutInvalid(in.Plan), rollingOut(in.Plan), scheduleConflict(table), excluding(f), unhealthy(f),
 	} {
 		c.ObservedGeneration, c.Message = in.Pool.Generation, shorten(c.Message)
 		status.Conditions = append(status.Conditions, c)
 	}
-	return Result{Status: status, Released: released(in, f)}
+	return Result{Status: status, Released: released(in, f), Again: again}
 }
 
 // released says whether nothing of a deleted pool is left.
@@ -106,5 +122,13 @@ func gib(n int64) string {
 }
 
 func count(n int) *int32 { return ptr.To(int32(n)) }
+
+// countAny leaves a count of nothing out.
+func countAny(n int) *int32 {
+	if n == 0 {
+		return nil
+	}
+	return count(n)
+}
 
 func bytes(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }

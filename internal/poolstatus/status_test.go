@@ -226,7 +226,7 @@ func TestReady(t *testing.T) {
 		{
 			name: "GPUs that change their form are not ready", pool: makePool("p"),
 			nodes: []assign.Node{makeNode("a", gpuCase{pool: "p"}, gpuCase{pool: "p", taint: v1alpha1.TaintPoolChanged})},
-			want:  "False GPUsNotPublished", message: "1 GPU of 2 must first be free of tenants; condition Draining says who they are",
+			want:  "False GPUsNotPublished", message: "1 GPU of 2 in change to the form that the pool wants; condition RollingOut says who is waited for",
 		},
 		{
 			name: "GPUs that leave the pool do not count", pool: makePool("p"),

@@ -17,7 +17,7 @@ func (p *Pool) mustDiffer(requests []Request) bool {
 		memory += p.effectiveMemory(request.amounts())
 		compute += p.effectiveCompute(request.amounts())
 	}
-	return memory > smallest || compute > MaxCompute
+	return memory > smallest || compute > p.leastCompute()
 }
 
 // warnOfDifferent says that no node has as many GPUs as requests that must differ need in all. Where one request alone needs
@@ -36,6 +36,15 @@ func (p *Pool) warnOfDifferent(requests []Request) string {
 	}
 	return fmt.Sprintf("the containers ask for more than one GPU has, so they need %d different GPUs, but no node has more than %d "+
 		"such GPUs in pool %s: the pod waits for a larger node", needed, most, p.Name)
+}
+
+// leastCompute is the compute of the pool's smallest GPU or instance in percent of a whole GPU.
+func (p *Pool) leastCompute() int64 {
+	least := int64(MaxCompute)
+	for _, gpu := range p.GPUs {
+		least = min(least, gpu.compute())
+	}
+	return least
 }
 
 // smallestGPU is the memory of the pool's smallest GPU; 0 where it has none.

@@ -3,11 +3,13 @@
 package request
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/assign"
 	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
@@ -15,7 +17,7 @@ import (
 type Form string
 
 const (
-	// Shared pools give shares of whole GPUs.
+	// Shared pools give shares of whole GPUs, or of the MIG instances of a layout.
 	Shared Form = "Shared"
 	// Exclusive pools give whole GPUs.
 	Exclusive Form = "Exclusive"
@@ -45,11 +47,11 @@ type Pool struct {
 	Changing int
 	// NamedProfiles is true where a MIG profile can be asked for by name, as nvidia.com/mig-<profile>.
 	NamedProfiles bool
-	// Profiles are the MIG profiles of these GPUs' boards; only in MIG pools.
+	// Profiles are the MIG profiles of these GPUs' boards, or of their layouts; only in MIG pools.
 	Profiles []Profile
 }
 
-// GPU is one GPU of a pool.
+// GPU is one GPU of a pool, or one MIG instance where the pool shares the instances of a layout.
 type GPU struct {
 	// Node is the name of its node.
 	Node string
@@ -57,6 +59,8 @@ type GPU struct {
 	Product string
 	// Memory is what CUDA can use of it, in bytes: the most that one share gets, whatever the overcommitment.
 	Memory int64
+	// Compute is what it has in percent of a whole GPU, the most that one share gets; 0: it is a whole one.
+	Compute int64
 }
 
 // Profile is a MIG profile of a board.
@@ -84,7 +88,7 @@ func Gather(pools []v1alpha1.GPUPool, nodes []v1alpha1.GPUNode) []Pool {
 		node := &nodes[i]
 		for _, decision := range node.Decisions() {
 			at, known := index[decision.Pool]
-			if !known || (decision.Taint != "" && decision.Taint != v1alpha1.TaintPoolChanged) {
+			if !known || (decision.Taint != "" && !assign.OfRollout(decision.Taint)) {
 				continue
 			}
 			gathered[at].add(node, decision)
@@ -100,25 +104,56 @@ func (p *Pool) add(node *v1alpha1.GPUNode, decision v1alpha1.GPUDecision) {
 	if i < 0 {
 		return
 	}
-	if decision.Taint != "" || (decision.Partitioning == v1alpha1.PartitioningMIG) != (p.Form == MIG) {
+	if decision.Taint != "" || formOfDecision(decision) != p.Form {
 		p.Changing++
 		return
 	}
 	status := &node.Status.GPUs[i]
-	gpu := GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.MemoryBytes())}
-	// The GPUs of a node are mostly alike: their board's profiles are read once.
-	alike := len(p.GPUs) > 0 && p.GPUs[len(p.GPUs)-1] == gpu
-	p.GPUs = append(p.GPUs, gpu)
-	if p.Form == MIG && !alike {
-		p.addProfiles(node, status.Product)
+	switch static := assign.StrategyOf(decision) == v1alpha1.MIGStatic; {
+	case static && p.Form == Shared:
+		p.addInstances(node, status.Product, decision)
+	case static:
+		p.GPUs = append(p.GPUs, wholeGPU(node, status))
+		p.addProfiles(node, status.Product, func(name string) bool { return lists(decision, name) })
+	default:
+		gpu := wholeGPU(node, status)
+		// The GPUs of a node are mostly alike: their board's profiles are read once.
+		alike := len(p.GPUs) > 0 && p.GPUs[len(p.GPUs)-1] == gpu
+		p.GPUs = append(p.GPUs, gpu)
+		if p.Form == MIG && !alike {
+			p.addProfiles(node, status.Product, func(string) bool { return true })
+		}
 	}
 }
 
-// addProfiles adds what a node reports of a board's profiles.
-func (p *Pool) addProfiles(node *v1alpha1.GPUNode, product string) {
+func wholeGPU(node *v1alpha1.GPUNode, status *v1alpha1.GPUStatus) GPU {
+	return GPU{Node: node.Name, Product: status.Product, Memory: wholeMi(status.MemoryBytes())}
+}
+
+// lists says whether a layout has instances of a profile.
+func lists(decision v1alpha1.GPUDecision, profile string) bool {
+	return slices.ContainsFunc(decision.Instances, func(i v1alpha1.MIGPlacement) bool { return i.Profile == profile })
+}
+
+// addInstances adds each instance of a layout that is shared as a GPU is.
+func (p *Pool) addInstances(node *v1alpha1.GPUNode, product string, decision v1alpha1.GPUDecision) {
+	for _, instance := range decision.Instances {
+		for j := range node.Status.Profiles {
+			reported := &node.Status.Profiles[j]
+			if reported.Product == product && reported.Name == instance.Profile {
+				p.GPUs = append(p.GPUs, GPU{
+					Node: node.Name, Product: product, Memory: wholeMi(reported.MemoryBytes()), Compute: int64(reported.Compute),
+				})
+			}
+		}
+	}
+}
+
+// addProfiles adds what a node reports of those of a board's profiles that the pool gives.
+func (p *Pool) addProfiles(node *v1alpha1.GPUNode, product string, given func(profile string) bool) {
 	for j := range node.Status.Profiles {
 		reported := &node.Status.Profiles[j]
-		if reported.Product != product {
+		if reported.Product != product || !given(reported.Name) {
 			continue
 		}
 		profile := Profile{
@@ -141,7 +176,7 @@ func fromObject(pool *v1alpha1.GPUPool) Pool {
 		Deleting: !pool.DeletionTimestamp.IsZero(),
 		Form:     formOf(pool),
 	}
-	if gathered.Form == Shared && pool.SharingMode() == v1alpha1.SharingSoftware {
+	if gathered.Form == Shared && shares.Held(pool.SharingMode()) {
 		gathered.LeastMemory = shares.MinMemoryBytes
 	}
 	if memory := pool.Spec.Sharing.DefaultMemory; memory != nil {
@@ -154,10 +189,17 @@ func fromObject(pool *v1alpha1.GPUPool) Pool {
 }
 
 func formOf(pool *v1alpha1.GPUPool) Form {
+	return form(assign.Partitioning(pool), pool.SharingMode())
+}
+
+func formOfDecision(d v1alpha1.GPUDecision) Form { return form(d.Partitioning, d.Sharing) }
+
+func form(partitioning v1alpha1.PartitioningType, mode v1alpha1.SharingMode) Form {
+	exclusive := mode == v1alpha1.SharingExclusive
 	switch {
-	case pool.Spec.Partitioning.Type == v1alpha1.PartitioningMIG:
+	case partitioning == v1alpha1.PartitioningMIG && (exclusive || mode == ""):
 		return MIG
-	case pool.SharingMode() == v1alpha1.SharingExclusive:
+	case exclusive:
 		return Exclusive
 	default:
 		return Shared
@@ -259,6 +301,17 @@ func (p *Pool) largest() int64 {
 	}
 	return most
 }
+
+// mostCompute is the compute of the pool's largest GPU or instance in percent of a whole GPU.
+func (p *Pool) mostCompute() int64 {
+	var most int64
+	for _, gpu := range p.GPUs {
+		most = max(most, gpu.compute())
+	}
+	return most
+}
+
+func (g GPU) compute() int64 { return cmp.Or(g.Compute, MaxCompute) }
 
 // mostOnOneNode is how many GPUs with at least so much memory the best node has.
 func (p *Pool) mostOnOneNode(memory int64) int64 {

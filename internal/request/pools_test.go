@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/shares"
 )
 
 func TestGather(t *testing.T) {
@@ -66,6 +67,55 @@ func TestGather(t *testing.T) {
 	got := Gather([]v1alpha1.GPUPool{whole, shared, mig}, []v1alpha1.GPUNode{node, undecided})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+}
+
+// TestGatherLayouts gathers GPUs with static layouts: the profiles of the layout are given where its instances are exclusive,
+// and each instance is shared like a GPU where they are not.
+func TestGatherLayouts(t *testing.T) {
+	static := func(name string, mode v1alpha1.SharingMode) v1alpha1.GPUPool {
+		return v1alpha1.GPUPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GPUPoolSpec{
+			Partitioning: v1alpha1.Partitioning{Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{Strategy: v1alpha1.MIGStatic}},
+			Sharing:      v1alpha1.Sharing{Mode: mode},
+		}}
+	}
+	decide := func(uuid, pool string, mode v1alpha1.SharingMode, instances ...v1alpha1.MIGPlacement) v1alpha1.GPUDecision {
+		return v1alpha1.GPUDecision{
+			UUID: uuid, Pool: pool, Partitioning: v1alpha1.PartitioningMIG, Strategy: v1alpha1.MIGStatic, Sharing: mode, Instances: instances,
+		}
+	}
+	small := func(start int32) v1alpha1.MIGPlacement {
+		return v1alpha1.MIGPlacement{Start: &start, Profile: "1g.10gb"}
+	}
+	node := v1alpha1.GPUNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Spec: &v1alpha1.GPUNodeSpec{GPUs: []v1alpha1.GPUDecision{
+			decide("u0", "each", v1alpha1.SharingExclusive, small(6)),
+			decide("u1", "shared", v1alpha1.SharingMPS, small(6), small(4)),
+			decide("u2", "shared", v1alpha1.SharingExclusive, small(6)),
+		}},
+		Status: v1alpha1.GPUNodeStatus{Profiles: []v1alpha1.MIGProfile{
+			{Product: "A", Name: "1g.10gb", Memory: ptr.To(resource.MustParse("9.5Gi")), Compute: 14},
+			{Product: "A", Name: "3g.40gb", Memory: ptr.To(resource.MustParse("39Gi")), Compute: 42},
+		}},
+	}
+	for _, uuid := range []string{"u0", "u1", "u2"} {
+		node.Status.GPUs = append(node.Status.GPUs, v1alpha1.GPUStatus{UUID: uuid, Product: "A", Memory: ptr.To(resource.MustParse("80Gi"))})
+	}
+	instance := GPU{Node: "n", Product: "A", Memory: mi(9728), Compute: 14}
+	want := []Pool{
+		{
+			Name: "each", Form: MIG, GPUs: []GPU{{Node: "n", Product: "A", Memory: 80 * gibi}},
+			Profiles: []Profile{{Product: "A", Name: "1g.10gb", Memory: mi(9728), Compute: 14}},
+		},
+		{Name: "shared", LeastMemory: shares.MinMemoryBytes, Form: Shared, GPUs: []GPU{instance, instance}, Changing: 1},
+	}
+	got := Gather([]v1alpha1.GPUPool{static("each", ""), static("shared", v1alpha1.SharingMPS)}, []v1alpha1.GPUNode{node})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+	if _, _, err := got[1].serveShared(Request{Name: "c", Count: 1, MemoryMi: 2048, Compute: 20}); err == nil {
+		t.Error("more compute than an instance has is admitted")
 	}
 }
 

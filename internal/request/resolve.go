@@ -176,6 +176,10 @@ func (p *Pool) serveShared(request Request) (Request, []string, error) {
 		return Request{}, nil, fmt.Errorf("%s: %s is more than any GPU of pool %s has; the largest has %s: %s",
 			v1alpha1.ResourceMemory, formatAsked(request.MemoryMi), p.Name, FormatMemory(largest), spread(request, largest))
 	}
+	if most := p.mostCompute(); len(p.GPUs) > 0 && request.Compute > most {
+		return Request{}, nil, fmt.Errorf("%s: %d is more than any MIG instance of pool %s has; the largest has %d: ask for at most that, "+
+			"or name another pool in the label %s%s", v1alpha1.ResourceCompute, request.Compute, p.Name, most, v1alpha1.PoolLabel, perhapsLimitRange)
+	}
 	warnings := p.warnOfCount(request, request.MemoryMi*mebi)
 	if request.MemoryMi == 0 && p.DefaultMemory == 0 {
 		warnings = append(warnings, fmt.Sprintf("without %s it takes all memory of a GPU of pool %s: add what it needs, such as 10Gi",

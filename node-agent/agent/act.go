@@ -46,10 +46,12 @@ func (a *Agent) record(w world) (plan, error) {
 	if err != nil {
 		return plan{}, fmt.Errorf("reading the published devices: %w", err)
 	}
+	a.rememberTimeSlices(before)
 	p.inUse = p.claims.OnGPU()
 	in := publish.Input{
 		Look: w.look, Decisions: w.gpuNode.Decisions(), Undecided: w.undecided,
-		Record: before, InUse: p.inUse, Foreign: w.foreign,
+		Record: before, InUse: p.inUse, Held: p.held(), Troubles: a.memory.troubles, Foreign: w.foreign,
+		Health: a.health(w, before), Remembered: a.memory.seen,
 	}
 	if w.lost {
 		in.Failed = w.failed
@@ -108,7 +110,7 @@ func (a *Agent) publish(ctx context.Context, w world, p plan) (settled bool, err
 // another compute policy.
 func (a *Agent) maintain(ctx context.Context, w world, p plan) error {
 	policies := claims.PolicyDiffers(p.claims, p.record)
-	left := claims.Unfinished(p.claims) || len(claims.Orphans(w.look, p.claims, p.record)) > 0
+	left := claims.Unfinished(p.claims, p.record, w.now) || len(claims.Orphans(w.look, p.claims, p.record)) > 0
 	if !policies && (w.failed != "" || !left) {
 		return nil
 	}
@@ -155,6 +157,7 @@ func (a *Agent) sweep(ctx context.Context) error {
 
 // report writes the status where it has changed.
 func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error {
+	a.tellForeign(p)
 	version, libraryErr := a.Library.Status()
 	status := report.Status(report.Facts{
 		LibraryVersion: version, LibraryFailed: libraryErr,
@@ -162,6 +165,8 @@ func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error
 		Outcomes: p.outcomes, DriverVersion: w.look.DriverVersion,
 		DriverFailed: w.failed, DriverMessage: w.message, Foreign: w.foreign,
 		Published: publish.Published(w.ours), Settled: settled, PublishError: a.lastPublishError(), InUse: p.inUse,
+		MPS:    a.MPS.Report(),
+		Claims: p.claims, Processes: a.processes(ctx, w, p),
 	})
 	if equality.Semantic.DeepEqual(status, w.gpuNode.Status) {
 		return nil

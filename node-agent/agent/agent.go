@@ -21,6 +21,10 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
+	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
 // The rights of the agent. What it may write of them is its own node's, which admission policies see to.
@@ -69,6 +73,16 @@ type Preparer interface {
 	Unprepare(ctx context.Context, uid string) error
 }
 
+// Divider keeps GPUs divided as their static layouts say.
+type Divider interface {
+	Divide(ctx context.Context, look gpu.Node) (divide.Result, error)
+}
+
+// Holders says who holds a GPU.
+type Holders interface {
+	On(ctx context.Context, gpuUUID string, recorded checkpoint.Claims) ([]holders.Process, error)
+}
+
 // Library is what holds limits inside processes.
 type Library interface {
 	// Status is the version that new shares get, "" where there is none for them, and why that does not work.
@@ -79,6 +93,11 @@ type Library interface {
 type Arbiter interface {
 	// Refresh has it look at the shares again.
 	Refresh()
+}
+
+// MPS says what was seen of the devices that MPS holds.
+type MPS interface {
+	Report() watch.Report
 }
 
 // Intervals are the agent's times.
@@ -119,12 +138,21 @@ type Agent struct {
 	Publisher Publisher
 	Records   Records
 	Preparer  Preparer
-	Library   Library
-	Arbiter   Arbiter
-	Metrics   *Metrics
-	Clock     clock.Clock
-	Intervals Intervals
-	Log       logr.Logger
+	Divider   Divider
+	Holders   Holders
+	// TimeSlicer sets what NVML cannot.
+	TimeSlicer TimeSlicer
+	Library    Library
+	Arbiter    Arbiter
+	MPS        MPS
+	Health     Health
+	// HealthReports are kubelet's, Teller is for pods.
+	HealthReports HealthReports
+	Teller        Teller
+	Metrics       *Metrics
+	Clock         clock.Clock
+	Intervals     Intervals
+	Log           logr.Logger
 
 	triggerOnce sync.Once
 	triggers    chan struct{}
@@ -148,7 +176,12 @@ type memory struct {
 	askedAt      time.Time
 	sweepAt      time.Time
 	suspects     map[string]time.Time
+	told         map[string]v1alpha1.HealthState
+	seen         map[string]checkpoint.Facts
 	lastTrouble  string
+	troubles     map[string]publish.Trouble
+	foreign      map[string]foreign
+	timeSlices   map[string]v1alpha1.TimeSlice
 }
 
 // Trigger makes the next pass come soon. It never blocks.
@@ -243,6 +276,9 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return a.Intervals.DriverRetry, err
 	}
+	plan, err = a.divide(ctx, &world, plan)
+	failed = append(failed, err)
+	next = a.nextFor(world, plan, next)
 	if plan.reorderIn > 0 {
 		next = min(next, plan.reorderIn)
 	}
@@ -251,7 +287,8 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if !settled {
 		next = min(next, a.Intervals.Republish)
 	}
-	failed = append(failed, a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
+	a.tell(ctx, plan)
+	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
 	if err := errors.Join(failed...); err != nil {
 		return min(next, a.Intervals.Republish), fmt.Errorf("bringing the node in line: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
@@ -23,29 +25,67 @@ type Driver struct {
 
 	mu   sync.Mutex
 	door *nvml.Door
+	// opening is there while the door is being opened.
+	opening *opening
+}
+
+// opening is the opening of the door, which can hang.
+type opening struct {
+	done chan struct{}   // closed with the result
+	late <-chan struct{} // closed when nobody is to wait any longer
+	door *nvml.Door
+	err  error
 }
 
 var (
 	_ claims.Hardware  = &Driver{}
 	_ measure.Hardware = &Driver{}
+	_ divide.Hardware  = &Driver{}
+	_ holders.Hardware = &Driver{}
 )
 
+// open is the open door. Opening one can hang like any call of NVML: all wait for the same one, and no longer than for
+// other calls.
 func (d *Driver) open() (*nvml.Door, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.door != nil {
+		defer d.mu.Unlock()
 		return d.door, nil
 	}
+	if d.opening == nil {
+		bound, cancel := context.WithTimeout(context.Background(), nvml.DefaultDeadline)
+		d.opening = &opening{done: make(chan struct{}), late: bound.Done()}
+		go d.openDoor(d.opening, cancel)
+	}
+	o := d.opening
+	d.mu.Unlock()
+	select {
+	case <-o.done:
+		return o.door, o.err
+	case <-o.late:
+	}
+	select {
+	case <-o.done: // which ends the time, too
+		return o.door, o.err
+	default:
+		return nil, fmt.Errorf("opening NVML: %w", nvml.ErrHangs)
+	}
+}
+
+// openDoor opens the door for all who wait for it.
+func (d *Driver) openDoor(o *opening, cancel context.CancelFunc) {
 	path, err := nvml.FindLibrary(d.Root)
 	if err != nil {
-		return nil, fmt.Errorf("finding NVML: %w", err)
+		err = fmt.Errorf("finding NVML: %w", err)
+	} else if o.door, err = nvml.Open(path); err != nil {
+		err = fmt.Errorf("opening NVML: %w", err)
 	}
-	door, err := nvml.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening NVML: %w", err)
-	}
-	d.door = door
-	return door, nil
+	o.err = err
+	d.mu.Lock()
+	d.door, d.opening = o.door, nil
+	d.mu.Unlock()
+	close(o.done)
+	cancel()
 }
 
 // Library is what the open door has loaded; nil where it cannot be opened.
@@ -75,14 +115,15 @@ func (d *Driver) drop(failed *nvml.Door) {
 	}
 }
 
-// Look looks at all GPUs. A door through which nothing is to be seen is opened anew next time.
+// Look looks at all GPUs. A door through which nothing is to be seen is opened anew next time; not where a call hangs, which
+// would hang there too.
 func (d *Driver) Look(ctx context.Context) (gpu.Node, error) {
 	door, err := d.open()
 	if err != nil {
 		return gpu.Node{}, err
 	}
 	look, err := door.Look(ctx)
-	if err != nil && !errors.Is(err, nvml.ErrSick) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, nvml.ErrSick) && !errors.Is(err, nvml.ErrHangs) && ctx.Err() == nil {
 		d.drop(door)
 	}
 	if err != nil {
@@ -134,6 +175,15 @@ func (d *Driver) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]n
 		return nil, err
 	}
 	return door.Processes(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
+// Holders are the processes on a GPU and its MIG instances.
+func (d *Driver) Holders(ctx context.Context, gpuUUID string) ([]nvml.Holder, error) {
+	door, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return door.Holders(ctx, gpuUUID) //nolint:wrapcheck // the door's errors say what was being done
 }
 
 // judgeLook is the reason and the message of a look that failed. Single sick GPUs are a message without a reason: the

@@ -23,10 +23,12 @@ type world struct {
 	// failed and message say why NVML does not answer; lost is true once that has lasted.
 	failed, message string
 	lost            bool
-	gpuNode         *v1alpha1.GPUNode
-	undecided       bool
-	foreign         string
-	ours            []resourceapi.ResourceSlice
+	// lookErr is what the look at the hardware ended with.
+	lookErr   error
+	gpuNode   *v1alpha1.GPUNode
+	undecided bool
+	foreign   string
+	ours      []resourceapi.ResourceSlice
 	// away is why the API server could not be asked; fresh is true while what is watched cannot be relied on.
 	away  error
 	fresh bool
@@ -91,6 +93,7 @@ func (a *Agent) node(ctx context.Context, w *world) (*corev1.Node, error) {
 // hiccup of the driver must not rewrite the node's slices.
 func (a *Agent) look(ctx context.Context, w *world) {
 	look, err := a.Hardware.Look(ctx)
+	w.lookErr = err
 	w.failed, w.message = judgeLook(err)
 	if w.failed == "" {
 		w.look = look

@@ -5,11 +5,14 @@ package agent
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/arbiter"
 )
 
@@ -22,6 +25,8 @@ type Metrics struct {
 	passes  *prometheus.CounterVec
 	gpus    prometheus.Gauge
 	written *prometheus.CounterVec
+	sick    *prometheus.GaugeVec
+	xids    *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -40,8 +45,14 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_agent_resourceslice_writes_total", Help: "Writes of ResourceSlices sent to the API server, by method.",
 		}, []string{"method"}),
+		sick: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_gpu_health", Help: "1 for the state that a GPU is in, by UUID and state: Healthy, Suspect or Lost.",
+		}, []string{"uuid", "state"}),
+		xids: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_agent_xids_total", Help: "Error reports of the driver, by the GPU's UUID, their number (XID) and what they mean for it.",
+		}, []string{"uuid", "xid", "class"}),
 	}
-	for _, c := range []prometheus.Collector{m.claims, m.passes, m.gpus, m.written} {
+	for _, c := range []prometheus.Collector{m.claims, m.passes, m.gpus, m.written, m.sick, m.xids} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the metrics: %w", err)
 		}
@@ -67,6 +78,22 @@ func (m *Metrics) claim(step string, took time.Duration, err error) {
 func (m *Metrics) passed(err error) { m.passes.WithLabelValues(result(err)).Inc() }
 
 func (m *Metrics) offered(gpus int) { m.gpus.Set(float64(gpus)) }
+
+// health says how a GPU is; "" where nobody knows.
+func (m *Metrics) health(uuid string, state v1alpha1.HealthState) {
+	for _, s := range []v1alpha1.HealthState{v1alpha1.HealthHealthy, v1alpha1.HealthSuspect, v1alpha1.HealthLost} {
+		value := 0.0
+		if s == state {
+			value = 1
+		}
+		m.sick.WithLabelValues(uuid, string(s)).Set(value)
+	}
+}
+
+// XID counts an error report of the driver.
+func (m *Metrics) XID(uuid string, number uint64, class judged.Class) {
+	m.xids.WithLabelValues(uuid, strconv.FormatUint(number, 10), string(class)).Inc()
+}
 
 // CountWrites counts the writes of ResourceSlices that pass through a transport. The library that writes them does not
 // tell how often it does.

@@ -23,6 +23,9 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 )
 
 // rig is an agent whose outside is in memory.
@@ -40,16 +43,25 @@ type rig struct {
 	node    corev1.Node
 	foreign []resourceapi.ResourceSlice
 
-	stored     []resourceslice.Slice
-	generation int64
-	publishes  int
-	statuses   int
-	maintained int
-	refreshed  int
-	gone       []string
-	released   []string
-	stuck      bool
+	stored       []resourceslice.Slice
+	generation   int64
+	publishes    int
+	statuses     int
+	maintained   int
+	divided      divide.Result
+	divides      int
+	processes    []holders.Process
+	timeSlices   []string
+	timeSliceErr error
+	refreshed    int
+	gone         []string
+	ward         ward
+	released     []string
+	stuck        bool
 }
+
+// Report says that nothing is shared by MPS.
+func (*rig) Report() watch.Report { return watch.Report{} }
 
 func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 	t.Helper()
@@ -66,7 +78,8 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Library: r, Arbiter: r, Metrics: metrics, Clock: r.clock,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Arbiter: r, MPS: r,
+		Health: &r.ward, HealthReports: &r.ward, Teller: &r.ward, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
@@ -118,6 +131,17 @@ func (r *rig) Publish(_ context.Context, list []resourceslice.Slice) error {
 		r.generation++
 	}
 	return nil
+}
+func (r *rig) Divide(context.Context, gpu.Node) (divide.Result, error) {
+	r.divides++
+	return r.divided, nil
+}
+func (r *rig) On(context.Context, string, checkpoint.Claims) ([]holders.Process, error) {
+	return r.processes, nil
+}
+func (r *rig) SetTimeSlice(_ context.Context, uuid string, slice v1alpha1.TimeSlice) error {
+	r.timeSlices = append(r.timeSlices, uuid+" "+string(slice))
+	return r.timeSliceErr
 }
 func (r *rig) Maintain(context.Context) error         { r.maintained++; return nil }
 func (r *rig) Gone(context.Context) ([]string, error) { return r.gone, nil }

@@ -16,13 +16,20 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
+	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/dra"
+	"github.com/sluice-gpu/sluice/node-agent/health"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/measure"
+	"github.com/sluice-gpu/sluice/node-agent/mps"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
+	"github.com/sluice-gpu/sluice/node-agent/smi"
 )
 
 // Config is what an agent is started with.
@@ -43,6 +50,11 @@ type Config struct {
 	PluginsDir, RegistrarDir string
 	// LibraryPath is libsluice.so as it is installed with the agent; "" leaves shares without it.
 	LibraryPath string
+	// ProcDir is the node's procfs.
+	ProcDir string
+	// MPSDir holds what MPS daemons need, MPSCgroup the cgroups that they are started in, and MPSNamespace is a file of the
+	// mount namespace that they are started in.
+	MPSDir, MPSCgroup, MPSNamespace string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
 	CDIHookPath string
 
@@ -65,16 +77,9 @@ func Run(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	config := rest.CopyConfig(c.REST)
-	config.QPS, config.Burst = clientQPS, clientBurst
-	config.Wrap(c.Metrics.CountWrites)
-	cluster, err := NewAPICluster(config, c.NodeName)
+	cluster, kube, err := clients(c)
 	if err != nil {
 		return err
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client: %w", err)
 	}
 	driver := &Driver{Root: c.DriverRoot}
 	defer driver.Close()
@@ -87,26 +92,28 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	// Agents in pods of their own have sockets of their own and overlap. Without a pod there is one socket a node: the
-	// later agent would take it from the earlier one, so it waits until that has ended.
-	active := c.PodUID == ""
+	resign, err := firstRole(ctx, c)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	active := resign != nil
 	if active {
-		resign, err := BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
-		if err != nil {
-			return ended(ctx, err)
-		}
 		defer resign()
 	}
 	if err := recoverClaims(ctx, preparer, c.Log); err != nil {
 		return err
 	}
-	agent := &Agent{
-		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
-		Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
+	agent := newAgent(c, doors, cluster, driver, preparer)
+	back := &comeback{divider: agent.Divider, hardware: driver, preparer: preparer, log: c.Log.WithName("divide")}
+	if active {
+		back.try(ctx)
 	}
+	watcher := newWatcher(c, doors, preparer, agent)
+	reports := &dra.Health{NodeName: c.NodeName, Clock: c.Clock}
+	agent.HealthReports = reports
 	server, err := dra.Start(ctx, dra.Options{
 		NodeName: c.NodeName, PluginsDir: c.PluginsDir, RegistrarDir: c.RegistrarDir, StateDir: c.StateDir,
-		PodUID: c.PodUID, Client: kube, Claims: preparer, Log: c.Log.WithName("dra"),
+		PodUID: c.PodUID, Client: kube, Claims: preparer, Health: reports, Log: c.Log.WithName("dra"),
 		Observer: &Observer{Agent: agent, Metrics: c.Metrics, Fatal: func(err error) { cancel(err) }},
 	})
 	if err != nil {
@@ -123,12 +130,57 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, cancel, c, agent, cluster, doors, meter(c, doors, driver)))
+	return ended(ctx, lead(ctx, cancel, c, agent, cluster, doors, meter(c, doors, driver), watcher, back))
+}
+
+// clients lead to the API server. It is not talked to yet, and may be away.
+func clients(c Config) (*APICluster, kubernetes.Interface, error) {
+	config := rest.CopyConfig(c.REST)
+	config.QPS, config.Burst = clientQPS, clientBurst
+	config.Wrap(c.Metrics.CountWrites)
+	cluster, err := NewAPICluster(config, c.NodeName)
+	if err != nil {
+		return nil, nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the client: %w", err)
+	}
+	return cluster, kube, nil
+}
+
+// firstRole takes the role of the active agent before kubelet is served, where that can be. Agents in pods of their own have
+// sockets of their own and overlap: the later one serves, and has the role once the earlier one has ended. Without a pod there
+// is one socket a node: the later agent would take it from the earlier one, so it waits.
+func firstRole(ctx context.Context, c Config) (resign func(), err error) {
+	if c.PodUID == "" {
+		return BecomeActive(ctx, c.StateDir, c.Clock, c.Log)
+	}
+	return tryActive(c.StateDir)
+}
+
+// newAgent is the loop with all of its doors but that to kubelet.
+func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, preparer Preparer) *Agent {
+	finder := &holders.Finder{Hardware: driver, Proc: c.ProcDir}
+	agent := &Agent{
+		Hardware: driver, Cluster: cluster, Records: doors.records, Preparer: preparer, Library: doors.library,
+		Divider: &divide.Divider{
+			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
+		},
+		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
+		Teller: cluster, Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
+	}
+	agent.Health = &health.Monitor{
+		Hardware: driver, Counter: c.Metrics, Rules: judged.DefaultRules(), Times: health.DefaultTimes(),
+		Clock: c.Clock, Log: c.Log.WithName("health"), Changed: agent.Trigger,
+	}
+	return agent
 }
 
 // lead runs the loop as the node's active agent.
 func lead(
 	ctx context.Context, cancel context.CancelCauseFunc, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter,
+	watcher *watch.Watcher, back *comeback,
 ) error {
 	c.Log.Info("This is the node's active agent")
 	if err := doors.library.Lead(); err != nil {
@@ -147,11 +199,17 @@ func lead(
 	ctx, stop := context.WithCancel(ctx)
 	beside.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
 	beside.Go(func() { meter.Run(ctx, c.Clock) })
+	beside.Go(func() { agent.Health.Run(ctx) })
+	beside.Go(func() { watcher.Run(ctx, c.Clock) })
 	defer beside.Wait()
 	defer stop()
+	away, there := context.WithCancel(ctx)
+	defer there()
+	beside.Go(func() { back.until(away, c.Clock, c.Intervals.DriverRetry) })
 	if err := cluster.Watch(ctx, agent.Trigger); err != nil {
 		return err
 	}
+	there()
 	return agent.Run(ctx)
 }
 
@@ -172,10 +230,13 @@ type doors struct {
 	shares    *limits.Door
 	heartbeat *limits.Heartbeat
 	library   *library.Door
+	mps       *mps.Door
 }
 
 func openDoors(c Config) (doors, error) {
-	d := doors{library: library.New(c.ShareDir, c.LibraryPath)}
+	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: mps.New(mps.Options{
+		Dir: c.MPSDir, DriverRoot: c.DriverRoot, Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
+	}, c.Clock, c.Log.WithName("mps"))}
 	var err error
 	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
 		return d, fmt.Errorf("opening the checkpoint: %w", err)
@@ -198,9 +259,20 @@ func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*c
 	}
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{door}, Shares: doors.shares, Library: doors.library, API: cluster,
-		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")}, Log: c.Log.WithName("claims"),
+		Specs: specs{door}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
+		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
+		Clock:    c.Clock, Log: c.Log.WithName("claims"),
 	}, nil
+}
+
+// newWatcher makes what looks after MPS, and has the agent report it.
+func newWatcher(c Config, doors doors, preparer *claims.Preparer, agent *Agent) *watch.Watcher {
+	w := &watch.Watcher{
+		Records: doors.records, Daemons: doors.mps, Keeper: preparer, Holders: agent.Holders, Teller: agent.Teller, Changed: agent.Trigger,
+		Log: c.Log.WithName("mps"),
+	}
+	agent.MPS = w
+	return w
 }
 
 func meter(c Config, doors doors, driver *Driver) *measure.Meter {

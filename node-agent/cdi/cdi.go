@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
@@ -86,7 +87,9 @@ type Door struct {
 	log     logr.Logger
 
 	// mu guards what nvcdi has said.
-	mu     sync.Mutex
+	mu sync.Mutex
+	// hangs is true while nvcdi does not answer.
+	hangs  atomic.Bool
 	driver *driver
 }
 

@@ -43,20 +43,27 @@ func (d *Door) Refresh() error {
 
 // describe is what all devices have in common and what each grant's device needs.
 func (d *Door) describe(grants []Grant) (common *specs.ContainerEdits, devices []*specs.ContainerEdits, err error) {
+	said := bounded(&d.hangs, patience, func() description { return d.ask(grants) })
+	return said.common, said.devices, said.err
+}
+
+// ask asks nvcdi.
+func (d *Door) ask(grants []Grant) description {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	driver, err := d.ready()
 	if err != nil {
-		return nil, nil, err
+		return description{err: err}
 	}
+	said := description{common: driver.common}
 	for _, grant := range grants {
 		edits, err := driver.device(grant.UUID)
 		if err != nil {
-			return nil, nil, err
+			return description{err: err}
 		}
-		devices = append(devices, edits)
+		said.devices = append(said.devices, edits)
 	}
-	return driver.common, devices, nil
+	return said
 }
 
 // ready is the driver as it is now. What was found before is kept while its files are there and the library is the same.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint is the node agent's memory across restarts: which claims are prepared on which GPU, and in which
-// form each GPU is published. It is two files, since one changes with every claim and the other hardly ever. Each is
-// replaced as a whole, so a reader sees the old record or the new one; a record that cannot be read is an error that
+// Package checkpoint is the node agent's memory across restarts: which claims are prepared on which GPU, in which form
+// each GPU is published, and which MIG instances of static layouts are the agent's. They are files of their own, since one
+// changes with every claim and the others hardly ever. Each is replaced as a whole, so a reader sees the old record or the new one; a record that cannot be read is an error that
 // names the file and never an empty state, which would hand out GPUs a second time.
 package checkpoint
 
@@ -42,6 +42,9 @@ func Open(dir string) (*Store, error) {
 		return nil, err
 	}
 	if _, err := s.Published(); err != nil {
+		return nil, err
+	}
+	if _, err := s.Made(); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -33,6 +33,8 @@ type Claims struct {
 	Claims map[string]Claim `json:"claims"`
 	// MIGModeFoundOff are the UUIDs of the GPUs whose MIG mode this agent turned on, or is about to, and owes to turn off.
 	MIGModeFoundOff []string `json:"migModeFoundOff,omitempty"`
+	// Idle are the MIG instances that are kept although no claim has them.
+	Idle []Idle `json:"idle,omitempty"`
 }
 
 // Claim is one claim that has results of this driver.
@@ -47,6 +49,14 @@ type Claim struct {
 	// WasLost is true while a claim that was Lost is being prepared again: failing makes it Lost, not forgotten.
 	WasLost bool     `json:"wasLost,omitempty"`
 	Results []Result `json:"results"`
+	// Pods are those that the claim was reserved for when it was prepared.
+	Pods []Pod `json:"pods,omitempty"`
+}
+
+// Pod is a pod of the claim's namespace.
+type Pod struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
 }
 
 // Result is one allocation result of this driver.
@@ -70,8 +80,15 @@ type Result struct {
 	Enforced bool `json:"enforced,omitempty"`
 	// Capped is true where it is never given more compute than was granted.
 	Capped bool `json:"capped,omitempty"`
+	// MPS is true where the share is held by MPS, and Driver the driver's version when it was granted.
+	MPS    bool   `json:"mps,omitempty"`
+	Driver string `json:"driver,omitempty"`
 	// Placement is the MIG instance's; nil for a whole GPU.
 	Placement *Placement `json:"placement,omitempty"`
+	// Standing is true where the MIG instance belongs to a static layout: it is there before the claim and after it.
+	Standing bool `json:"standing,omitempty"`
+	// DeviceCompute is the MIG instance's part of the whole GPU in percent, where claims share it.
+	DeviceCompute int64 `json:"deviceCompute,omitempty"`
 	// Instance is the MIG instance once it exists.
 	Instance *Instance `json:"instance,omitempty"`
 	// CDIDevices are what kubelet was told.
@@ -149,4 +166,29 @@ func (c Claim) GPUs() []string {
 		}
 	}
 	return uuids
+}
+
+// HeldOn are the placements of a GPU at which claims have MIG instances.
+func (c Claims) HeldOn(uuid string) []gpu.Placement {
+	var held []gpu.Placement
+	for _, claim := range c.Claims {
+		for _, r := range claim.Results {
+			if r.GPU == uuid && r.Placement != nil && !r.Admin && !slices.Contains(held, r.Placement.GPU()) {
+				held = append(held, r.Placement.GPU())
+			}
+		}
+	}
+	return held
+}
+
+// Users name those who have the claim: its pods where they are known, else the claim.
+func (c Claim) Users() []string {
+	names := make([]string, 0, max(1, len(c.Pods)))
+	for _, pod := range c.Pods {
+		names = append(names, c.Namespace+"/"+pod.Name)
+	}
+	if len(names) == 0 {
+		names = append(names, fmt.Sprintf("claim %s/%s", c.Namespace, c.Name))
+	}
+	return names
 }

@@ -25,6 +25,11 @@ type PublishedGPU struct {
 	Form v1alpha1.GPUDecision `json:"form"`
 	// Facts are what the hardware was when it was last seen.
 	Facts Facts `json:"facts"`
+	// Instances are the MIG instances that are offered, where the form is static.
+	Instances []Standing `json:"instances,omitempty"`
+	// Health is the state that the GPU is offered in, Suspect or Lost; "" where it is well. HealthReason is why.
+	Health       v1alpha1.HealthState `json:"health,omitempty"`
+	HealthReason string               `json:"healthReason,omitempty"`
 }
 
 // Facts are what stays true of a GPU while it is away: enough to go on publishing it.

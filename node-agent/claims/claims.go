@@ -12,11 +12,13 @@ import (
 
 	"github.com/go-logr/logr"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
+	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
 
 // Hardware is the NVML door.
@@ -26,6 +28,7 @@ type Hardware interface {
 	CreateComputeInstance(ctx context.Context, gpuUUID string, giID int) (ciID int, migUUID string, err error)
 	DestroyInstance(ctx context.Context, gpuUUID string, giID int) error
 	SetMIGMode(ctx context.Context, gpuUUID string, on bool) error
+	Holders(ctx context.Context, gpuUUID string) ([]nvml.Holder, error)
 }
 
 // Specs is the CDI door.
@@ -41,8 +44,9 @@ type Grant struct {
 	Name string
 	// UUID is the GPU's or the MIG device's.
 	UUID string
-	// Mounts are the files of the node that it is given.
+	// Mounts are the files of the node that it is given, and Env variables.
 	Mounts []Mount
+	Env    []string
 }
 
 // Mount is a file of the node at a path of the container.
@@ -102,7 +106,9 @@ type Preparer struct {
 	Shares   Shares
 	Library  Library
 	Contexts Contexts
+	MPS      MPS
 	API      API
+	Clock    clock.PassiveClock
 	Log      logr.Logger
 }
 
@@ -142,7 +148,7 @@ func (p *Preparer) Prepare(ctx context.Context, claim *resourceapi.ResourceClaim
 	}
 	return p.carryOut(ctx, &recorded, checkpoint.Claim{
 		UID: string(claim.UID), Namespace: claim.Namespace, Name: claim.Name,
-		State: checkpoint.Preparing, WasLost: wasLost, Results: results,
+		State: checkpoint.Preparing, WasLost: wasLost, Results: results, Pods: podsOf(claim),
 	}, &published)
 }
 
@@ -185,15 +191,27 @@ func (p *Preparer) Unprepare(ctx context.Context, uid string) error {
 		return fmt.Errorf("locking the checkpoint: %w", err)
 	}
 	defer unlock()
-	recorded, err := p.Records.Claims()
+	recorded, published, err := p.read()
 	if err != nil {
-		return fmt.Errorf("reading the prepared claims: %w", err)
+		return err
 	}
 	claim, known := recorded.Claims[uid]
 	if !known {
 		return nil
 	}
+	p.keep(&recorded, claim, published)
 	return p.undo(ctx, &recorded, claim)
+}
+
+// podsOf are the pods that a claim is reserved for.
+func podsOf(claim *resourceapi.ResourceClaim) []checkpoint.Pod {
+	var pods []checkpoint.Pod
+	for _, consumer := range claim.Status.ReservedFor {
+		if consumer.APIGroup == "" && consumer.Resource == "pods" {
+			pods = append(pods, checkpoint.Pod{Name: consumer.Name, UID: string(consumer.UID)})
+		}
+	}
+	return pods
 }
 
 // admit refuses a claim whose devices another claim still has.

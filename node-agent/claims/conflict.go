@@ -16,12 +16,12 @@ import (
 type verdict struct {
 	// refusal is final for now: another claim has what this one was given.
 	refusal error
-	// crowded are shared GPUs on which more would be granted than is published. That is either a smaller ratio than the
+	// crowded are shared devices on which more would be granted than is published. That is either a smaller ratio than the
 	// holders were granted under, which is fine, or a holder whose claim is gone while its pod still runs, which is not.
 	crowded []crowd
 }
 
-// crowd is a shared GPU with more granted than published.
+// crowd is a shared device with more granted than published.
 type crowd struct {
 	device  string
 	holders []checkpoint.Claim
@@ -51,25 +51,27 @@ func judge(
 			}
 		}
 	}
-	if err := withinGPU(results, published); err != nil {
-		return verdict{refusal: err}
+	for _, err := range []error{withinDevice(results, published), reachable(results)} {
+		if err != nil {
+			return verdict{refusal: err}
+		}
 	}
 	return verdict{crowded: crowds(results, others, published)}
 }
 
-// withinGPU refuses a claim that alone was given more of a GPU than there is. The scheduler bounds each request by the GPU,
-// but lets two requests of a claim share one, and an overcommitted GPU has room for both.
-func withinGPU(results []checkpoint.Result, published *checkpoint.Published) error {
-	for _, uuid := range (checkpoint.Claim{Results: results}).GPUs() {
-		offered := published.ByUUID(uuid)
-		if offered == nil {
+// withinDevice refuses a claim that alone was given more of a device than there is. The scheduler bounds each request by the
+// device, but lets two requests of a claim share one, and an overcommitted device has room for both.
+func withinDevice(results []checkpoint.Result, published *checkpoint.Published) error {
+	for _, r := range sharedDevices(results) {
+		room, offered := roomOf(r, published)
+		if !offered {
 			continue
 		}
-		sum := sharesOf(results, uuid)
-		if sum.memory > offered.Facts.MemoryBytes || sum.compute > wholeGPU {
-			return refuse("its requests were given %d MiB and %d %% of %s together, which has %d MiB and 100 %%: ask for less, or "+
+		sum := sharesOf(results, r)
+		if sum.memory > room.memory || sum.compute > room.compute {
+			return refuse("its requests were given %d MiB and %d %% of %s together, which has %d MiB and %d %%: ask for less, or "+
 				"keep the requests on different GPUs with the constraint distinctAttribute: %s/%s", sum.memory>>20, sum.compute,
-				devices.Name(offered.Minor), offered.Facts.MemoryBytes>>20, v1alpha1.DriverName, v1alpha1.AttributeUUID)
+				r.Device, room.memory>>20, room.compute, v1alpha1.DriverName, v1alpha1.AttributeUUID)
 		}
 	}
 	return nil
@@ -82,7 +84,7 @@ func excludes(a, b checkpoint.Result) bool {
 	}
 	switch {
 	case a.Placement != nil && b.Placement != nil:
-		return a.Placement.Overlaps(*b.Placement)
+		return a.Placement.Overlaps(*b.Placement) && (*a.Placement != *b.Placement || !a.Shared || !b.Shared)
 	case a.Placement != nil || b.Placement != nil:
 		return true
 	default:
@@ -90,36 +92,81 @@ func excludes(a, b checkpoint.Result) bool {
 	}
 }
 
-// crowds finds the GPUs on which the shares granted and those asked for are together more than is published.
+// crowds finds the devices on which the shares granted and those asked for are together more than is published.
 func crowds(results []checkpoint.Result, others []checkpoint.Claim, published *checkpoint.Published) []crowd {
 	var found []crowd
-	for _, uuid := range (checkpoint.Claim{Results: results}).GPUs() {
-		offered := published.ByUUID(uuid)
-		if offered == nil || offered.Form.Sharing == v1alpha1.SharingExclusive {
+	for _, r := range sharedDevices(results) {
+		room, offered := roomOf(r, published)
+		if !offered || room.form.Sharing == v1alpha1.SharingExclusive {
 			continue
 		}
-		sum := sharesOf(results, uuid)
+		sum := sharesOf(results, r)
 		var holders []checkpoint.Claim
 		for _, other := range others {
-			if held := sharesOf(other.Results, uuid); held.slots > 0 {
+			if held := sharesOf(other.Results, r); held.slots > 0 {
 				sum = sum.plus(held)
 				holders = append(holders, other)
 			}
 		}
-		if len(holders) > 0 && sum.exceeds(offered) {
-			found = append(found, crowd{device: devices.Name(offered.Minor), holders: holders})
+		if len(holders) > 0 && sum.exceeds(room) {
+			found = append(found, crowd{device: r.Device, holders: holders})
 		}
 	}
 	return found
 }
 
-// granted is what shares of one GPU add up to.
+// room is what a shared device has, and the form under which it is published.
+type room struct {
+	memory, compute int64
+	form            v1alpha1.GPUDecision
+}
+
+// roomOf is what the device of a result has; false where it is not offered.
+func roomOf(r checkpoint.Result, published *checkpoint.Published) (room, bool) {
+	offered := published.ByUUID(r.GPU)
+	if offered == nil {
+		return room{}, false
+	}
+	if r.Placement == nil {
+		return room{offered.Facts.MemoryBytes, wholeGPU, offered.Form}, true
+	}
+	instance := offered.At(r.Placement.GPU())
+	if instance == nil {
+		return room{}, false
+	}
+	return room{instance.MemoryBytes, int64(instance.Compute), offered.Form}, true
+}
+
+// sharedDevices are the results that are shares, one of each device.
+func sharedDevices(results []checkpoint.Result) []checkpoint.Result {
+	var first []checkpoint.Result
+	for _, r := range results {
+		if r.Shared && !slices.ContainsFunc(first, func(o checkpoint.Result) bool { return sameDevice(o, r) }) {
+			first = append(first, r)
+		}
+	}
+	return first
+}
+
+// sameDevice is true where two results are of one GPU, or of one MIG instance of it.
+func sameDevice(a, b checkpoint.Result) bool {
+	switch {
+	case a.GPU != b.GPU:
+		return false
+	case a.Placement == nil || b.Placement == nil:
+		return a.Placement == b.Placement
+	default:
+		return *a.Placement == *b.Placement
+	}
+}
+
+// granted is what shares of one device add up to.
 type granted struct{ memory, compute, slots int64 }
 
-func sharesOf(results []checkpoint.Result, uuid string) granted {
+func sharesOf(results []checkpoint.Result, of checkpoint.Result) granted {
 	var g granted
 	for _, r := range results {
-		if r.GPU == uuid && r.Shared {
+		if r.Shared && sameDevice(r, of) {
 			g = g.plus(granted{r.Memory, r.Compute, 1})
 		}
 	}
@@ -130,11 +177,10 @@ func (g granted) plus(o granted) granted {
 	return granted{g.memory + o.memory, g.compute + o.compute, g.slots + o.slots}
 }
 
-func (g granted) exceeds(offered *checkpoint.PublishedGPU) bool {
-	form := offered.Form
-	return g.memory > devices.PublishedMemory(offered.Facts.MemoryBytes, form.MemoryPercent) ||
-		g.compute > int64(form.ComputePercent) ||
-		g.slots > int64(cmp.Or(form.MaxTenants, v1alpha1.DefaultMaxTenants))
+func (g granted) exceeds(r room) bool {
+	return g.memory > devices.PublishedMemory(r.memory, r.form.MemoryPercent) ||
+		g.compute > devices.PublishedCompute(r.compute, r.form.ComputePercent) ||
+		g.slots > int64(cmp.Or(r.form.MaxTenants, v1alpha1.DefaultMaxTenants))
 }
 
 func describe(c checkpoint.Claim) string {

@@ -10,12 +10,14 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -24,6 +26,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/library"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
+	"github.com/sluice-gpu/sluice/node-agent/nvml"
 )
 
 var errInjected = errors.New("injected")
@@ -40,6 +43,11 @@ type outside struct {
 	// own is the version of the library that new shares get, placed those that are there.
 	own    string
 	placed []string
+	clock  *testclock.FakeClock
+	// holders are the processes on every GPU.
+	holders []nvml.Holder
+
+	mps mpsDoor
 
 	calls  []string
 	failAt int
@@ -52,6 +60,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 		specs: map[string][]Grant{}, shares: map[string][]limits.Share{}, api: map[string]*resourceapi.ResourceClaim{},
 		recorded: checkpoint.Claims{Version: 1, BootID: "boot", Claims: map[string]checkpoint.Claim{}},
 		own:      "v1",
+		clock:    testclock.NewFakeClock(time.Unix(1_000_000, 0)),
 		failAt:   -1,
 	}
 	for i, form := range forms {
@@ -65,7 +74,8 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 
 func (o *outside) preparer() *Preparer {
 	return &Preparer{
-		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, API: o, Log: logr.Discard(),
+		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, MPS: &o.mps, API: o,
+		Clock: o.clock, Log: logr.Discard(),
 	}
 }
 
@@ -165,6 +175,8 @@ func (o *outside) SetMIGMode(_ context.Context, uuid string, on bool) error {
 	}
 	return nil
 }
+
+func (o *outside) Holders(context.Context, string) ([]nvml.Holder, error) { return o.holders, nil }
 
 type specDoor struct{ *outside }
 

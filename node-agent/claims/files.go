@@ -71,11 +71,21 @@ func (p *Preparer) share(claimUID string, r checkpoint.Result, placed library.Pl
 	if enforced(r) {
 		share.Enforce = limits.EnforceMemory | limits.EnforceCompute
 	}
+	if byMPS(r) {
+		// MPS gives out the threads; what a process sees as its memory, and what all of the share hold together, is the
+		// library's.
+		share.Enforce &^= limits.EnforceCompute
+	}
 	dir, err := p.Shares.Write(share)
 	if err != nil {
 		return Grant{}, fmt.Errorf("writing the share of %s: %w", r.Device, err)
 	}
 	grant.Mounts = mounts(dir, limits.ContainerDir(claimUID, r.Index), enforced(r), placed)
+	if byMPS(r) {
+		if err := p.access(&grant, claimUID, r); err != nil {
+			return Grant{}, err
+		}
+	}
 	return grant, nil
 }
 
@@ -98,10 +108,16 @@ func mounts(dir, inside string, enforced bool, placed library.Placed) []Mount {
 	)
 }
 
-// computeShare is in hundredths of a percent of the result's own device, which a MIG instance has all of.
+// computeShare is in hundredths of a percent of the result's own device. A MIG instance is all the claim's, or shared: then
+// what was granted is percent of the whole GPU.
 func computeShare(r checkpoint.Result) uint32 {
-	if r.Placement != nil {
-		return wholeGPU * 100
+	const all = wholeGPU * 100
+	switch {
+	case r.Placement == nil:
+		return uint32(r.Compute * 100)
+	case !r.Shared || r.DeviceCompute <= 0:
+		return all
+	default:
+		return uint32(min(all, r.Compute*all/r.DeviceCompute))
 	}
-	return uint32(r.Compute * 100)
 }

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
-	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/library"
@@ -38,6 +38,7 @@ func (p *Preparer) Recover(ctx context.Context) error {
 func afterBoot(recorded *checkpoint.Claims, bootID string) {
 	recorded.BootID = bootID
 	recorded.MIGModeFoundOff = nil
+	recorded.Idle = nil
 	for uid, claim := range recorded.Claims {
 		if claim.State == checkpoint.Preparing && !claim.WasLost {
 			delete(recorded.Claims, uid)
@@ -81,10 +82,10 @@ func (p *Preparer) Maintain(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("taking back what was begun for %s: %w", describe(claim), err))
 		}
 	}
-	failed = append(failed,
+	failed = append(failed, p.dropIdle(ctx, &recorded, published),
 		removeUnknown("CDI spec", p.Specs, recorded), removeUnknown("share", p.Shares, recorded),
 		p.destroyUnknown(ctx, recorded, published), p.modesBack(ctx, &recorded), p.policies(&recorded, &published),
-		p.restore(&recorded), p.keepLibrary(recorded))
+		p.follow(ctx, &recorded, published), p.keepMPS(ctx, recorded), p.restore(&recorded), p.keepLibrary(recorded))
 	return errors.Join(failed...)
 }
 
@@ -175,7 +176,7 @@ func removeUnknown(what string, door perClaim, recorded checkpoint.Claims) error
 
 // destroyUnknown destroys the MIG instances that no claim accounts for.
 func (p *Preparer) destroyUnknown(ctx context.Context, recorded checkpoint.Claims, published checkpoint.Published) error {
-	if !slices.ContainsFunc(published.GPUs, dividedByMIG) {
+	if !slices.ContainsFunc(published.GPUs, dynamic) {
 		return nil
 	}
 	look, err := p.Hardware.Look(ctx)
@@ -192,28 +193,25 @@ func (p *Preparer) destroyUnknown(ctx context.Context, recorded checkpoint.Claim
 	return errors.Join(failed...)
 }
 
-// Unfinished is true where the record itself shows that something is to be done: an attempt cut short, or MIG mode that
-// is owed to be off.
-func Unfinished(recorded checkpoint.Claims) bool {
+// Unfinished is true where the records themselves show that something is to be done: an attempt cut short, MIG mode that is
+// owed to be off, an instance that was kept long enough, or one that is another MIG device now.
+func Unfinished(recorded checkpoint.Claims, published checkpoint.Published, now time.Time) bool {
 	for _, claim := range recorded.Claims {
 		if claim.State == checkpoint.Preparing {
 			return true
 		}
 	}
-	return slices.ContainsFunc(recorded.MIGModeFoundOff, func(uuid string) bool { return !needsMIG(uuid, recorded) })
+	owed := slices.ContainsFunc(recorded.MIGModeFoundOff, func(uuid string) bool { return !needsMIG(uuid, recorded, published) })
+	return owed || Moved(recorded, published) || len(outdated(recorded, published, now)) > 0
 }
 
-func dividedByMIG(g checkpoint.PublishedGPU) bool {
-	return g.Form.Partitioning == v1alpha1.PartitioningMIG
-}
-
-// Orphans are the MIG instances that no prepared claim accounts for, by the UUID of their GPU, on the GPUs that are
-// published for MIG. Instances on any other GPU are somebody else's business.
+// Orphans are the MIG instances that no prepared claim accounts for, by the UUID of their GPU, on the GPUs whose instances
+// come and go with claims. Instances on any other GPU are a layout's, or somebody else's business.
 func Orphans(look gpu.Node, recorded checkpoint.Claims, published checkpoint.Published) map[string][]gpu.Instance {
 	orphans := map[string][]gpu.Instance{}
 	for _, offered := range published.GPUs {
 		g := look.ByUUID(offered.Facts.UUID)
-		if g == nil || !dividedByMIG(offered) {
+		if g == nil || !dynamic(offered) {
 			continue
 		}
 		for _, i := range g.Instances {

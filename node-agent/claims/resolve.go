@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/devices"
+	"github.com/sluice-gpu/sluice/internal/shares"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
@@ -60,13 +61,27 @@ func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpo
 		return result, refuse("device %s is not published by this node", r.Device)
 	}
 	result.GPU = offered.Facts.UUID
-	if offered.Form.Partitioning == v1alpha1.PartitioningMIG {
+	result.Capped = capped(offered)
+	switch {
+	case devices.Static(offered.Form):
+		result.Driver = driverOf(offered)
+		return standing(result, r, offered)
+	case offered.Form.Partitioning == v1alpha1.PartitioningMIG:
 		return placed(result, offered)
 	}
 	if r.Device != devices.Name(minor) {
 		return result, refuse("device %s is a MIG instance, but GPU %s is published whole now", r.Device, result.GPU)
 	}
+	result.Driver = driverOf(offered)
 	return whole(result, r, offered)
+}
+
+// driverOf is the driver's version where the result is to remember it: MPS depends on it.
+func driverOf(offered *checkpoint.PublishedGPU) string {
+	if offered.Form.Sharing != v1alpha1.SharingMPS {
+		return ""
+	}
+	return offered.Facts.DriverVersion
 }
 
 // placed is a MIG instance: its amounts are the profile's.
@@ -86,8 +101,15 @@ func placed(result checkpoint.Result, offered *checkpoint.PublishedGPU) (checkpo
 func whole(
 	result checkpoint.Result, r *resourceapi.DeviceRequestAllocationResult, offered *checkpoint.PublishedGPU,
 ) (checkpoint.Result, error) {
-	result.Memory, result.Compute = offered.Facts.MemoryBytes, wholeGPU
-	shared := offered.Form.Sharing != v1alpha1.SharingExclusive
+	return amounts(result, r, offered.Form.Sharing, offered.Facts.MemoryBytes, wholeGPU)
+}
+
+// amounts are what was granted of a device: all of it, or what the share carries.
+func amounts(
+	result checkpoint.Result, r *resourceapi.DeviceRequestAllocationResult, mode v1alpha1.SharingMode, deviceMemory, deviceCompute int64,
+) (checkpoint.Result, error) {
+	result.Memory, result.Compute = deviceMemory, deviceCompute
+	shared := mode != v1alpha1.SharingExclusive
 	if result.Admin {
 		return result, nil
 	}
@@ -105,8 +127,8 @@ func whole(
 	}
 	result.Shared = true
 	result.Memory, result.Compute = memory.Value(), compute.Value()
-	result.Enforced = offered.Form.Sharing == v1alpha1.SharingSoftware
-	result.Capped = capped(offered)
+	result.MPS = mode == v1alpha1.SharingMPS
+	result.Enforced = shares.Held(mode)
 	return result, nil
 }
 

@@ -24,6 +24,7 @@ func (p *Preparer) carryOut(
 	if err != nil {
 		return nil, err
 	}
+	idle := takeIdle(recorded, claim)
 	if claim.Library, err = p.libraryFor(claim); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (p *Preparer) carryOut(
 			return nil, fmt.Errorf("recording that the claim is being prepared: %w", err)
 		}
 	}
-	stepErr := p.steps(ctx, &claim, off, *recorded)
+	stepErr := p.steps(ctx, &claim, off, idle, *recorded)
 	if stepErr == nil {
 		claim.State, claim.WasLost = checkpoint.Prepared, false
 		recorded.Claims[claim.UID] = claim
@@ -84,13 +85,18 @@ func (p *Preparer) modesToTurnOn(
 }
 
 // creates is true where a MIG instance is to be made for the result.
-func creates(r checkpoint.Result) bool { return r.Placement != nil && !r.Admin }
+func creates(r checkpoint.Result) bool { return r.Placement != nil && !r.Admin && !r.Standing }
+
+// has is true where the claim has a MIG instance, made for it or not.
+func has(r checkpoint.Result) bool { return r.Placement != nil && !r.Admin }
 
 // hasShare is true where the result grants something, and not only a look.
 func hasShare(r checkpoint.Result) bool { return !r.Admin }
 
 // steps makes instances, shares and the CDI spec, and notes in the claim what they became.
-func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []string, recorded checkpoint.Claims) error {
+func (p *Preparer) steps(
+	ctx context.Context, claim *checkpoint.Claim, off []string, idle []checkpoint.Idle, recorded checkpoint.Claims,
+) error {
 	for _, uuid := range off {
 		if err := p.Hardware.SetMIGMode(ctx, uuid, true); err != nil {
 			return fmt.Errorf("turning on MIG mode of GPU %s: %w", uuid, err)
@@ -98,10 +104,16 @@ func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []str
 	}
 	// The record holds the same slice: it must not change before it is saved as a whole.
 	claim.Results = slices.Clone(claim.Results)
+	if err := p.reuse(ctx, claim, idle); err != nil {
+		return err
+	}
 	for i := range claim.Results {
 		if err := p.instance(ctx, &claim.Results[i], recorded); err != nil {
 			return err
 		}
+	}
+	if err := p.serve(ctx, *claim); err != nil {
+		return err
 	}
 	ids, err := p.files(*claim)
 	if err != nil {
@@ -115,8 +127,13 @@ func (p *Preparer) steps(ctx context.Context, claim *checkpoint.Claim, off []str
 
 // instance makes the MIG instance of a result, or finds the one that admin access is to look at.
 func (p *Preparer) instance(ctx context.Context, r *checkpoint.Result, recorded checkpoint.Claims) error {
-	if r.Placement == nil {
+	if r.Placement == nil || r.Instance != nil {
 		return nil
+	}
+	if r.Standing {
+		var err error
+		r.Instance, err = p.findStanding(ctx, *r)
+		return err
 	}
 	if r.Admin {
 		r.Instance = existing(*r, recorded)

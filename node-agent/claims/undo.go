@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
@@ -54,6 +55,12 @@ func (p *Preparer) saveUndone(ctx context.Context, recorded *checkpoint.Claims, 
 	if err := p.Records.SaveClaims(*recorded); err != nil {
 		return fmt.Errorf("recording that nothing of the claim is left: %w", err)
 	}
+	if slices.ContainsFunc(claim.Results, byMPS) {
+		// A daemon that is not stopped holds nobody up, and is looked after again and again.
+		if err := p.keepMPS(ctx, *recorded); err != nil {
+			p.Log.Error(err, "An MPS daemon was not stopped; it is tried again")
+		}
+	}
 	if slices.ContainsFunc(claim.Results, creates) {
 		// The claim is released whatever becomes of the mode, which Maintain tries again.
 		if err := p.modesBack(ctx, recorded); err != nil {
@@ -95,25 +102,30 @@ func at(i gpu.Instance, p checkpoint.Placement) bool {
 	return i.Profile == p.Profile && i.Start == p.Start
 }
 
-// heldByOther is true where another claim has the instance: a record of an attempt that was refused must not take it.
+// heldByOther is true where another claim has the instance, or it is kept for a next one: a record of an attempt that was
+// refused must not take it.
 func heldByOther(uid, gpuUUID string, i gpu.Instance, recorded checkpoint.Claims) bool {
 	for _, other := range recorded.Claims {
 		if other.UID == uid || other.State != checkpoint.Prepared {
 			continue
 		}
 		for _, r := range other.Results {
-			if creates(r) && r.GPU == gpuUUID && at(i, *r.Placement) {
+			if has(r) && r.GPU == gpuUUID && at(i, *r.Placement) {
 				return true
 			}
 		}
 	}
-	return false
+	return recorded.IdleAt(gpuUUID, gpu.Placement{Profile: i.Profile, Start: i.Start})
 }
 
 // modesBack turns MIG mode off again where this agent turned it on and nothing needs it any more.
 func (p *Preparer) modesBack(ctx context.Context, recorded *checkpoint.Claims) error {
+	published, err := p.Records.Published()
+	if err != nil {
+		return fmt.Errorf("reading the published devices: %w", err)
+	}
 	owed := slices.DeleteFunc(slices.Clone(recorded.MIGModeFoundOff), func(uuid string) bool {
-		return needsMIG(uuid, *recorded)
+		return needsMIG(uuid, *recorded, published)
 	})
 	if len(owed) == 0 {
 		return nil
@@ -142,7 +154,13 @@ func (p *Preparer) modesBack(ctx context.Context, recorded *checkpoint.Claims) e
 	return failed
 }
 
-func needsMIG(uuid string, recorded checkpoint.Claims) bool {
+func needsMIG(uuid string, recorded checkpoint.Claims, published checkpoint.Published) bool {
+	if offered := published.ByUUID(uuid); offered != nil && devices.Static(offered.Form) {
+		return true
+	}
+	if slices.ContainsFunc(recorded.Idle, func(i checkpoint.Idle) bool { return i.GPU == uuid }) {
+		return true
+	}
 	for _, claim := range recorded.Claims {
 		for _, r := range claim.Results {
 			if r.GPU == uuid && creates(r) && claim.State != checkpoint.Lost {

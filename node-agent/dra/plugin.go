@@ -43,6 +43,7 @@ type Observer interface {
 // plugin answers kubelet's calls.
 type plugin struct {
 	claims   Claims
+	health   *Health
 	observer Observer
 	log      logr.Logger
 }
@@ -108,9 +109,9 @@ func (p *plugin) HandleError(_ context.Context, err error, msg string) {
 	p.observer.PublishFailed(fmt.Errorf("%s: %w", msg, err))
 }
 
-// WatchHealthStatus reports nothing: this driver has no health service.
-func (p *plugin) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
-	return kubeletplugin.ErrHealthNotSupported
+// WatchHealthStatus tells kubelet how the devices are.
+func (p *plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	return p.health.watch(ctx, reports)
 }
 
 func answer(results []checkpoint.Result) []kubeletplugin.Device {

@@ -32,6 +32,7 @@ type Options struct {
 	PodUID   types.UID
 	Client   kubernetes.Interface
 	Claims   Claims
+	Health   *Health
 	Observer Observer
 	Log      logr.Logger
 }
@@ -54,7 +55,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}
 	ctx = klog.NewContext(ctx, o.Log)
-	helper, err := kubeletplugin.Start(ctx, &plugin{claims: o.Claims, observer: o.Observer, log: o.Log},
+	helper, err := kubeletplugin.Start(ctx, &plugin{claims: o.Claims, health: o.Health, observer: o.Observer, log: o.Log},
 		kubeletplugin.DriverName(v1alpha1.DriverName),
 		kubeletplugin.NodeName(o.NodeName),
 		kubeletplugin.KubeClient(o.Client),
@@ -62,7 +63,6 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		kubeletplugin.RegistrarDirectoryPath(o.RegistrarDir),
 		kubeletplugin.FlockDirectoryPath(o.StateDir),
 		kubeletplugin.RollingUpdate(o.PodUID),
-		kubeletplugin.HealthService(false),
 		kubeletplugin.GRPCVerbosity(grpcLogLevel),
 		kubeletplugin.GRPCInterceptor(noteRegistration(o.Observer)),
 	)

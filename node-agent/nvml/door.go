@@ -5,7 +5,8 @@
 //
 // NVML stays open: opening it takes long, and a handle is looked up once. Calls that concern one GPU wait for each other,
 // those for different GPUs do not; there is no lock across GPUs, since creating an instance takes about a second. NVML
-// cannot be interrupted, so a context bounds the wait for a GPU, not a call.
+// cannot be interrupted, so a context bounds the wait for a GPU, not a call. A call has a deadline, after which nobody waits
+// for it any more: see ErrHangs.
 //
 // The bindings resolve each symbol once for the life of the process. A library of another version, after a driver upgrade,
 // is therefore only used by a new process.
@@ -19,6 +20,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -58,7 +61,7 @@ func requiredSymbols() []string {
 func optionalSymbols() []string {
 	return []string{
 		"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetMemoryAffinity",
-		"nvmlDeviceGetComputeRunningProcesses_v3",
+		"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	}
 }
 
@@ -66,16 +69,22 @@ func optionalSymbols() []string {
 type Door struct {
 	lib   nvml.Interface
 	sysfs string
+	proc  string
 	// optional says which optional symbols the library has. It is found out once, since looking up a symbol while
 	// somebody else initializes the library is a race in the bindings.
 	optional map[string]bool
 
 	// open is held for reading during calls and for writing by Close.
 	open   sync.RWMutex
-	closed bool
+	closed atomic.Bool
+	// deadline is how long a call may take.
+	deadline time.Duration
 
-	// mu guards the maps, which only grow; they are keyed by UUID.
+	// mu guards the maps, which only grow; they are keyed by UUID. Of hanging they count the calls that are past their
+	// deadline, by what they are about; seen are the UUIDs by NVML's index.
 	mu       sync.Mutex
+	hanging  map[string]int
+	seen     map[int]string
 	handles  map[string]nvml.Device
 	locks    map[string]chan struct{}
 	profiles map[string][]boardProfile
@@ -122,7 +131,11 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 	d := &Door{
 		lib:      nvml.New(nvml.WithLibraryPath(libraryPath)),
 		sysfs:    "/sys",
+		proc:     "/proc",
+		deadline: DefaultDeadline,
 		optional: map[string]bool{},
+		hanging:  map[string]int{},
+		seen:     map[int]string{},
 		handles:  map[string]nvml.Device{},
 		locks:    map[string]chan struct{}{},
 		profiles: map[string][]boardProfile{},
@@ -144,22 +157,27 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 			return nil, fmt.Errorf("%s is too old: %w: %w", libraryPath, ErrFailed, err)
 		}
 	}
-	for _, symbol := range optionalSymbols() {
+	for _, symbol := range slices.Concat(optionalSymbols(), healthSymbols()) {
 		d.optional[symbol] = d.lib.Extensions().LookupSymbol(symbol) == nil
 	}
 	return d, nil
 }
 
-// Close ends the use of NVML once no call is in progress; later calls fail. A second Close does nothing.
+// closeTime is how long Close waits for calls in progress. A process that is asked to end has not much more.
+const closeTime = 5 * time.Second
+
+// Close ends the use of NVML once no call is in progress; later calls fail. A second Close does nothing. A call that hangs
+// keeps NVML open until it returns, but not the caller.
 func (d *Door) Close() {
-	d.open.Lock()
-	defer d.open.Unlock()
-	if d.closed {
+	if d.closed.Swap(true) {
 		return
 	}
-	d.closed = true
 	// Nothing can be done about an error, and nothing depends on it: handles are not used again.
-	_ = d.lib.Shutdown()
+	_ = d.bounded(closing, min(closeTime, d.deadline), func() {}, func() error {
+		d.open.Lock()
+		defer d.open.Unlock()
+		return failed("nvmlShutdown", d.lib.Shutdown())
+	})
 }
 
 // has says whether the library exports one of the optional symbols.
@@ -167,15 +185,21 @@ func (d *Door) has(symbol string) bool { return d.optional[symbol] }
 
 // enter keeps the door open until the returned function is called.
 func (d *Door) enter() (leave func(), err error) {
-	d.open.RLock()
-	if d.closed {
+	// It only fails where the door is being closed.
+	if d.closed.Load() || !d.open.TryRLock() {
+		return nil, fmt.Errorf("%w: it was closed", ErrFailed)
+	}
+	if d.closed.Load() {
 		d.open.RUnlock()
 		return nil, fmt.Errorf("%w: it was closed", ErrFailed)
 	}
 	return d.open.RUnlock, nil
 }
 
-// lock waits until nobody else works on the GPU, or until the context ends.
+// hangCheck is how often who waits for a GPU looks whether that makes sense.
+const hangCheck = 250 * time.Millisecond
+
+// lock waits until nobody else works on the GPU, or until the context ends. Nobody waits for a call that hangs.
 func (d *Door) lock(ctx context.Context, uuid string) (unlock func(), err error) {
 	d.mu.Lock()
 	held, ok := d.locks[uuid]
@@ -184,12 +208,18 @@ func (d *Door) lock(ctx context.Context, uuid string) (unlock func(), err error)
 		d.locks[uuid] = held
 	}
 	d.mu.Unlock()
-	select {
-	case held <- struct{}{}:
-		return func() { <-held }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for GPU %s: %w", uuid, context.Cause(ctx))
+	check := time.NewTicker(hangCheck)
+	defer check.Stop()
+	for !d.hangs(uuid) {
+		select {
+		case held <- struct{}{}:
+			return func() { <-held }, nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for GPU %s: %w", uuid, context.Cause(ctx))
+		case <-check.C:
+		}
 	}
+	return nil, fmt.Errorf("waiting for GPU %w", hung(uuid))
 }
 
 // on runs work with the handle of a GPU that nobody else works on meanwhile.
@@ -198,17 +228,22 @@ func (d *Door) on(ctx context.Context, uuid string, work func(nvml.Device) error
 	if err != nil {
 		return err
 	}
-	defer leave()
 	unlock, err := d.lock(ctx, uuid)
 	if err != nil {
+		leave()
 		return err
 	}
-	defer unlock()
-	device, err := d.handle(uuid)
-	if err != nil {
-		return err
+	release := func() {
+		unlock()
+		leave()
 	}
-	return work(device)
+	return d.bounded(uuid, d.deadline, release, func() error {
+		device, err := d.handle(uuid)
+		if err != nil {
+			return err
+		}
+		return work(device)
+	})
 }
 
 // handle is the GPU's handle, looked up once.

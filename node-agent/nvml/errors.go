@@ -17,6 +17,8 @@ var (
 	ErrFailed = errors.New("NVML failed")
 	// ErrSick says that single GPUs did not answer. What came with the error is right for all others.
 	ErrSick = errors.New("GPU does not answer")
+	// ErrLost says that the driver does not reach a GPU any more.
+	ErrLost = errors.New("GPU is lost")
 	// ErrGPUNotFound says that no GPU has the UUID.
 	ErrGPUNotFound = errors.New("no GPU with this UUID")
 	// ErrInUse says that a process holds what was to be changed. Retrying helps once it has gone.
@@ -55,6 +57,8 @@ func (e *CallError) Is(target error) bool {
 		return target == ErrNoRoom
 	case nvml.ERROR_RESET_REQUIRED:
 		return target == ErrResetRequired
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND:
+		return target == ErrLost
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		return target == ErrNotFound
 	default:

@@ -28,14 +28,15 @@ func (d *Door) Look(ctx context.Context) (gpu.Node, error) {
 	if err != nil {
 		return gpu.Node{}, err
 	}
-	defer leave()
-	version, ret := d.lib.SystemGetDriverVersion()
-	if err := failed("nvmlSystemGetDriverVersion", ret); err != nil {
-		return gpu.Node{}, fmt.Errorf("reading the driver's version: %w: %w", ErrFailed, err)
-	}
-	count, ret := d.lib.DeviceGetCount()
-	if err := failed("nvmlDeviceGetCount", ret); err != nil {
-		return gpu.Node{}, fmt.Errorf("counting GPUs: %w: %w", ErrFailed, err)
+	var version string
+	var count int
+	err = d.bounded(all, d.deadline, leave, func() error {
+		var err error
+		version, count, err = d.overview()
+		return err
+	})
+	if err != nil {
+		return gpu.Node{}, err
 	}
 	node := gpu.Node{DriverVersion: version}
 	var sick []error
@@ -54,30 +55,70 @@ func (d *Door) Look(ctx context.Context) (gpu.Node, error) {
 	return node, errors.Join(sick...)
 }
 
-// lookAt reads one GPU. The GPU it returns with an error has its UUID, where that could be read.
+// overview reads the driver's version and how many GPUs there are.
+func (d *Door) overview() (version string, count int, err error) {
+	version, ret := d.lib.SystemGetDriverVersion()
+	if err := failed("nvmlSystemGetDriverVersion", ret); err != nil {
+		return "", 0, fmt.Errorf("reading the driver's version: %w: %w", ErrFailed, err)
+	}
+	count, ret = d.lib.DeviceGetCount()
+	if err := failed("nvmlDeviceGetCount", ret); err != nil {
+		return "", 0, fmt.Errorf("counting GPUs: %w: %w", ErrFailed, err)
+	}
+	return version, count, nil
+}
+
+// lookAt reads one GPU. The GPU it returns with an error has its UUID, where that could be read now or before.
 func (d *Door) lookAt(ctx context.Context, index int) (gpu.GPU, error) {
-	device, ret := d.lib.DeviceGetHandleByIndex(index)
-	if err := failed("nvmlDeviceGetHandleByIndex", ret); err != nil {
-		return gpu.GPU{}, err
-	}
-	uuid, ret := device.GetUUID()
-	if err := failed("nvmlDeviceGetUUID", ret); err != nil {
-		return gpu.GPU{}, err
-	}
-	g := gpu.GPU{UUID: uuid}
-	unlock, err := d.lock(ctx, uuid)
+	uuid, err := d.indexed(index)
 	if err != nil {
-		return g, err
+		return gpu.GPU{UUID: uuid}, err
 	}
-	defer unlock()
-	d.remember(uuid, device)
-	for _, read := range []func(nvml.Device, *gpu.GPU) error{d.readIdentity, d.readPlace, d.readMemory, d.readMIG} {
-		if err := read(device, &g); err != nil {
-			d.forget(uuid)
-			return g, err
+	var g gpu.GPU
+	err = d.on(ctx, uuid, func(device nvml.Device) error {
+		seen := gpu.GPU{UUID: uuid}
+		for _, read := range []func(nvml.Device, *gpu.GPU) error{d.readIdentity, d.readPlace, d.readMemory, d.readVirtual, d.readMIG} {
+			if err := read(device, &seen); err != nil {
+				d.forget(uuid)
+				return err
+			}
 		}
+		g = seen
+		return nil
+	})
+	if err != nil {
+		return gpu.GPU{UUID: uuid}, err
 	}
 	return g, nil
+}
+
+// indexed reads which GPU has the index; with an error it is the one that had it before.
+func (d *Door) indexed(index int) (string, error) {
+	d.mu.Lock()
+	before := d.seen[index]
+	d.mu.Unlock()
+	leave, err := d.enter()
+	if err != nil {
+		return before, err
+	}
+	var uuid string
+	var device nvml.Device
+	err = d.bounded(fmt.Sprintf("GPU %d", index), d.deadline, leave, func() error {
+		found, ret := d.lib.DeviceGetHandleByIndex(index)
+		if err := failed("nvmlDeviceGetHandleByIndex", ret); err != nil {
+			return err
+		}
+		device = found
+		uuid, ret = found.GetUUID()
+		return failed("nvmlDeviceGetUUID", ret)
+	})
+	if err != nil {
+		return before, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handles[uuid], d.seen[index] = device, uuid
+	return uuid, nil
 }
 
 // readIdentity reads what the GPU is.
@@ -183,7 +224,7 @@ func (*Door) totalMemory(device nvml.Device) (uint64, error) {
 
 // readMIG reads mode, profiles and instances.
 func (d *Door) readMIG(device nvml.Device, g *gpu.GPU) error {
-	current, _, ret := device.GetMigMode()
+	current, pending, ret := device.GetMigMode()
 	if unsupported(ret) {
 		g.MIGMode, g.MIGModeSwitchable = gpu.MIGUnsupported, false
 		return nil
@@ -199,6 +240,7 @@ func (d *Door) readMIG(device nvml.Device, g *gpu.GPU) error {
 	g.MemorySlices, g.ComputeSlices = memorySlices(profiles), computeSlices(profiles)
 	g.MIGMode = gpu.MIGDisabled
 	if current != nvml.DEVICE_MIG_ENABLE {
+		g.MIGModePending = pending == nvml.DEVICE_MIG_ENABLE
 		return nil
 	}
 	g.MIGMode = gpu.MIGEnabled

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/procs"
 )
 
 // CreateGPUInstance creates a GPU instance exactly where it is wanted and returns its id. ErrNoRoom says that another
@@ -150,23 +152,23 @@ func (d *Door) DestroyInstance(ctx context.Context, gpuUUID string, giID int) er
 
 // withHolders adds the processes on an instance to an ErrInUse.
 func (d *Door) withHolders(err error, device nvml.Device, giID int) error {
-	if !errors.Is(err, ErrInUse) || !d.has("nvmlDeviceGetComputeRunningProcesses_v3") {
+	if !errors.Is(err, ErrInUse) {
 		return err
 	}
-	processes, ret := device.GetComputeRunningProcesses()
-	if ret != nvml.SUCCESS {
+	holders, holdersErr := d.holders(device)
+	if holdersErr != nil {
 		return err
 	}
-	var holders []uint32
-	for _, process := range processes {
-		if int(process.GpuInstanceId) == giID {
-			holders = append(holders, process.Pid)
+	var names []string
+	for _, h := range holders {
+		if h.GIID == giID {
+			names = append(names, procs.Name(d.proc, h.PID))
 		}
 	}
-	if len(holders) == 0 {
+	if len(names) == 0 {
 		return err
 	}
-	return fmt.Errorf("held by processes %v: %w", holders, err)
+	return fmt.Errorf("held by %s: %w", strings.Join(names, ", "), err)
 }
 
 // SetMIGMode switches the MIG mode. ErrResetRequired says that the GPU accepted the mode and takes it at its next reset, as

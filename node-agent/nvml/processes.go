@@ -5,6 +5,7 @@ package nvml
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -34,25 +35,43 @@ func (d *Door) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]Pro
 			}
 			device = mig
 		}
-		if !d.has("nvmlDeviceGetComputeRunningProcesses_v3") {
-			return nil
-		}
-		infos, ret := device.GetComputeRunningProcesses()
-		if unsupported(ret) {
-			return nil
-		}
-		if err := failed("nvmlDeviceGetComputeRunningProcesses", ret); err != nil {
-			return err
-		}
-		for _, info := range infos {
-			if info.UsedGpuMemory != 0 && info.UsedGpuMemory != noMemoryFigure {
-				found = append(found, Process{PID: int(info.Pid), Bytes: info.UsedGpuMemory})
-			}
-		}
-		return nil
+		var err error
+		found, err = d.processes(device)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the processes on %s: %w", deviceUUID, err)
+	}
+	return found, nil
+}
+
+// processes are those of a device's two lists, plain ones and clients of MPS. One that is in both has one figure.
+func (d *Door) processes(device nvml.Device) ([]Process, error) {
+	var found []Process
+	for _, list := range []struct {
+		symbol string
+		ask    func() ([]nvml.ProcessInfo, nvml.Return)
+	}{
+		{"nvmlDeviceGetComputeRunningProcesses_v3", device.GetComputeRunningProcesses},
+		{"nvmlDeviceGetMPSComputeRunningProcesses_v3", device.GetMPSComputeRunningProcesses},
+	} {
+		if !d.has(list.symbol) {
+			continue
+		}
+		infos, ret := list.ask()
+		if unsupported(ret) {
+			continue
+		}
+		if err := failed(list.symbol, ret); err != nil {
+			return nil, err
+		}
+		earlier := found
+		for _, info := range infos {
+			listed := slices.ContainsFunc(earlier, func(p Process) bool { return p.PID == int(info.Pid) })
+			if info.UsedGpuMemory != 0 && info.UsedGpuMemory != noMemoryFigure && !listed {
+				found = append(found, Process{PID: int(info.Pid), Bytes: info.UsedGpuMemory})
+			}
+		}
 	}
 	return found, nil
 }

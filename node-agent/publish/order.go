@@ -15,7 +15,11 @@ func Record(outcomes []Outcome, now checkpoint.Published) checkpoint.Published {
 	var record checkpoint.Published
 	for _, o := range outcomes {
 		if o.Form != nil {
-			record.GPUs = append(record.GPUs, checkpoint.PublishedGPU{Minor: o.Minor, Form: *o.Form, Facts: o.Facts})
+			published := checkpoint.PublishedGPU{Minor: o.Minor, Form: *o.Form, Facts: o.Facts, Instances: o.Instances}
+			if o.Health.Sick() {
+				published.Health, published.HealthReason = o.Health.State, o.Health.Reason
+			}
+			record.GPUs = append(record.GPUs, published)
 		}
 	}
 	place := places(now)

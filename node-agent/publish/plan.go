@@ -13,7 +13,9 @@ import (
 	"slices"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
@@ -31,6 +33,14 @@ type Input struct {
 	Record checkpoint.Published
 	// InUse counts the claims that hold something of each GPU, by UUID.
 	InUse map[string]int
+	// Held are the placements at which claims have MIG instances, by UUID.
+	Held map[string][]gpu.Placement
+	// Troubles are what stood against dividing GPUs when it was last tried, by UUID.
+	Troubles map[string]Trouble
+	// Health says how each GPU is, by UUID.
+	Health map[string]health.Verdict
+	// Remembered are the GPUs that were seen before, by UUID: one that is sick is told of though it was never offered.
+	Remembered map[string]checkpoint.Facts
 	// Foreign names who else hands out GPUs of this node; "" for nobody.
 	Foreign string
 }
@@ -45,8 +55,12 @@ type Outcome struct {
 	Minor int
 	// Form is what to publish, with its taint; nil where the GPU is not offered.
 	Form *v1alpha1.GPUDecision
+	// Instances are the MIG instances to publish where the form is static.
+	Instances []checkpoint.Standing
 	// Decided is true where a pool holds the GPU, and AsDecided where the form is exactly what the manager decided.
 	Decided, AsDecided bool
+	// Health says how the GPU is.
+	Health health.Verdict
 	// Reason is one of the API's, Message says in a sentence what stands in the way; "" where nothing does.
 	Reason, Message string
 }
@@ -74,6 +88,11 @@ func (in Input) uuids() []string {
 	}
 	for _, d := range in.Decisions {
 		uuids = append(uuids, d.UUID)
+	}
+	for uuid := range in.Remembered {
+		if v := in.Health[uuid]; v.Sick() && !v.Forget {
+			uuids = append(uuids, uuid)
+		}
 	}
 	slices.Sort(uuids)
 	return slices.Compact(uuids)
@@ -112,6 +131,12 @@ func (in Input) decide(uuid string) Outcome {
 			break
 		}
 	}
+	s.divide(&outcome)
+	outcome.Health = in.Health[uuid]
+	if outcome.Health.Sick() && outcome.Form != nil && outcome.AsDecided {
+		outcome.AsDecided = false
+		outcome.Reason, outcome.Message = v1alpha1.ReasonUnhealthy, outcome.Health.Message
+	}
 	outcome.Decided = s.decided != nil
 	outcome.Seen = s.seen
 	outcome.Facts = s.facts()
@@ -124,9 +149,11 @@ func (s situation) facts() checkpoint.Facts {
 		return checkpoint.FactsOf(*s.seen, s.in.Look.DriverVersion)
 	case s.before != nil:
 		return s.before.Facts
-	default:
-		return checkpoint.Facts{UUID: s.uuid}
 	}
+	if facts, remembered := s.in.Remembered[s.uuid]; remembered && s.in.Health[s.uuid].Sick() {
+		return facts
+	}
+	return checkpoint.Facts{UUID: s.uuid}
 }
 
 // asBefore goes on publishing what was published, tainted, so that nothing new comes.
@@ -169,6 +196,14 @@ func isThere(s situation) *Outcome {
 	if s.seen != nil {
 		return nil
 	}
+	// A GPU that does not answer for a while goes on being offered, tainted, and so does one that was lost not long ago:
+	// some of it can be allocated already, and the taint drives that away.
+	if v := s.in.Health[s.uuid]; s.before != nil && v.Sick() && (s.used || !v.Forget) {
+		return s.asBefore("", v1alpha1.ReasonUnhealthy, v.Message)
+	}
+	if v := s.in.Health[s.uuid]; v.Sick() {
+		return s.inUseAsBefore("", v1alpha1.ReasonUnhealthy, v.Message)
+	}
 	return s.inUseAsBefore(v1alpha1.ReasonGPUMissing, v1alpha1.ReasonGPUMissing,
 		"NVML does not show this GPU any more; look at nvidia-smi and the kernel's log for XID errors")
 }
@@ -206,7 +241,7 @@ func keepsShape(s situation) *Outcome {
 
 // SameShape is true where going from one form to the other changes amounts only: devices stay what they are.
 func SameShape(a, b v1alpha1.GPUDecision) bool {
-	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && a.Sharing == b.Sharing
+	return a.Pool == b.Pool && a.Partitioning == b.Partitioning && devices.Static(a) == devices.Static(b) && a.Sharing == b.Sharing
 }
 
 func canBeDivided(s situation) *Outcome {
@@ -215,16 +250,27 @@ func canBeDivided(s situation) *Outcome {
 	}
 	g := s.seen
 	switch {
+	case g.Licence != "":
+		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported, fmt.Sprintf(
+			"%s is a virtual GPU, which only its hypervisor can divide; let a pool with partitioning None select it", g.Product))
 	case g.MIGMode == gpu.MIGUnsupported || len(g.Profiles) == 0:
 		return s.inUseAsBefore(v1alpha1.ReasonMIGNotSupported, v1alpha1.ReasonMIGNotSupported,
 			fmt.Sprintf("%s with driver %s has no MIG; let a pool with partitioning None select it", g.Product, s.in.Look.DriverVersion))
 	case g.MIGMode == gpu.MIGDisabled && !g.MIGModeSwitchable:
-		return s.inUseAsBefore(v1alpha1.ReasonMIGModeOff, v1alpha1.ReasonMIGModeOff, fmt.Sprintf(
-			"MIG mode is off and this board needs a reset to turn it on: stop what uses the GPU, then run "+
-				"`nvidia-smi -i %[1]s -mig 1 && nvidia-smi -i %[1]s --gpu-reset` on the node", g.UUID))
+		return s.inUseAsBefore(v1alpha1.ReasonMIGModeOff, v1alpha1.ReasonMIGModeOff, turnOnMIG(*g))
 	default:
 		return nil
 	}
+}
+
+// turnOnMIG says what an operator has to do where a reset is needed. The agent never resets a GPU.
+func turnOnMIG(g gpu.GPU) string {
+	if g.MIGModePending {
+		return fmt.Sprintf("MIG mode comes on with the GPU's next reset: stop what uses the GPU, then run "+
+			"`nvidia-smi -i %s --gpu-reset` on the node, or boot it where the GPU cannot be reset, as in a virtual machine", g.UUID)
+	}
+	return fmt.Sprintf("MIG mode is off and this board needs a reset to turn it on: stop what uses the GPU, then run "+
+		"`nvidia-smi -i %[1]s -mig 1 && nvidia-smi -i %[1]s --gpu-reset` on the node", g.UUID)
 }
 
 func canBeWhole(s situation) *Outcome {

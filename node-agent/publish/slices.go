@@ -24,9 +24,17 @@ func Slices(record checkpoint.Published) []resourceslice.Slice {
 	var sets []resourceapi.CounterSet
 	var perGPU []resourceslice.Slice
 	for _, g := range record.GPUs {
-		list, set := devices.Build(devices.Offer{
+		offer := devices.Offer{
 			GPU: g.Facts.GPU(), Minor: g.Minor, Decision: g.Form, DriverVersion: g.Facts.DriverVersion,
-		})
+			Health: devices.Health{State: g.Health, Reason: g.HealthReason},
+		}
+		for _, s := range g.Instances {
+			offer.Instances = append(offer.Instances, s.Device())
+		}
+		list, set := devices.Build(offer)
+		if len(list) == 0 {
+			continue // its instances are still being made
+		}
 		perGPU = append(perGPU, resourceslice.Slice{Devices: list})
 		if set != nil {
 			sets = append(sets, *set)
@@ -64,32 +72,58 @@ func Published(actual []resourceapi.ResourceSlice) map[string]v1alpha1.Published
 	forms := map[string]v1alpha1.PublishedForm{}
 	for _, slice := range actual {
 		for _, d := range slice.Spec.Devices {
-			text := func(name resourceapi.QualifiedName) string {
-				if v := d.Attributes[name].StringValue; v != nil {
-					return *v
-				}
-				return ""
+			uuid, form := textOf(d, v1alpha1.AttributeParentUUID), formOf(d)
+			// Single instances can be tainted on a GPU that is not.
+			if other, several := forms[uuid]; several && (other.Taint == "" || form.Taint == "") {
+				form.Taint = ""
 			}
-			form := v1alpha1.PublishedForm{
-				Pool: text(v1alpha1.AttributePool), Sharing: v1alpha1.SharingMode(text(v1alpha1.AttributeSharing)),
-				Partitioning: v1alpha1.PartitioningNone, Taint: taintOf(d),
-			}
-			if text(v1alpha1.AttributeProfile) != "" {
-				form.Partitioning = v1alpha1.PartitioningMIG
-			}
-			forms[text(v1alpha1.AttributeParentUUID)] = form
+			forms[uuid] = form
 		}
 	}
 	return forms
 }
 
-// taintOf is the manager's reason of the device's taint. The agent's own reasons are told by the GPU's reason instead.
-func taintOf(d resourceapi.Device) v1alpha1.TaintReason {
-	known := []v1alpha1.TaintReason{v1alpha1.TaintPoolDeleted, v1alpha1.TaintPoolChanged, v1alpha1.TaintNotSelected}
-	for _, t := range d.Taints {
-		if t.Key == devices.TaintKey && slices.Contains(known, v1alpha1.TaintReason(t.Value)) {
-			return v1alpha1.TaintReason(t.Value)
-		}
+// formOf is the form of the GPU that a device belongs to.
+func formOf(d resourceapi.Device) v1alpha1.PublishedForm {
+	form := v1alpha1.PublishedForm{
+		Pool: textOf(d, v1alpha1.AttributePool), Sharing: v1alpha1.SharingMode(textOf(d, v1alpha1.AttributeSharing)),
+		Partitioning: v1alpha1.PartitioningNone, Taint: taintOf(d),
+	}
+	if textOf(d, v1alpha1.AttributeProfile) == "" {
+		return form
+	}
+	form.Partitioning = v1alpha1.PartitioningMIG
+	// Only placements of which not all can be had at once are counted.
+	if len(d.ConsumesCounters) == 0 {
+		form.Strategy = v1alpha1.MIGStatic
+	}
+	return form
+}
+
+func textOf(d resourceapi.Device, name resourceapi.QualifiedName) string {
+	if v := d.Attributes[name].StringValue; v != nil {
+		return *v
 	}
 	return ""
+}
+
+// taintOf is the manager's reason of the device's taint, or else what its health says. The agent's other reasons are told
+// by the GPU's reason instead.
+func taintOf(d resourceapi.Device) v1alpha1.TaintReason {
+	known := []v1alpha1.TaintReason{
+		v1alpha1.TaintPoolDeleted, v1alpha1.TaintPoolChanged, v1alpha1.TaintNotSelected, v1alpha1.TaintLayoutChanged,
+		v1alpha1.TaintExcluded,
+	}
+	var health v1alpha1.TaintReason
+	for _, t := range d.Taints {
+		switch {
+		case t.Key == devices.TaintKey && slices.Contains(known, v1alpha1.TaintReason(t.Value)):
+			return v1alpha1.TaintReason(t.Value)
+		case t.Key == devices.HealthTaintKey && t.Effect == resourceapi.DeviceTaintEffectNoExecute:
+			health = v1alpha1.TaintLost
+		case t.Key == devices.HealthTaintKey:
+			health = v1alpha1.TaintUnhealthy
+		}
+	}
+	return health
 }

@@ -4,7 +4,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
-	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/holders"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -44,8 +45,13 @@ type Facts struct {
 	// cannot be given to them.
 	LibraryVersion string
 	LibraryFailed  error
+	// MPS is what was seen of the devices that MPS holds.
+	MPS watch.Report
 	// InUse counts the claims of each GPU, by UUID.
 	InUse map[string]int
+	// Claims are the node's, and Processes those on each GPU, by UUID.
+	Claims    checkpoint.Claims
+	Processes map[string][]holders.Process
 }
 
 const (
@@ -93,6 +99,11 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 		Memory:  resource.NewQuantity(o.Facts.MemoryBytes, resource.BinarySI),
 		Tenants: ptr.To(int32(f.InUse[uuid])),
 		Reason:  o.Reason, Message: shorten(o.Message, maxMessage),
+		HeldBy: f.heldBy(uuid),
+	}
+	g.Health = f.health(o)
+	if o.Seen != nil && o.Seen.Licence != "" {
+		g.Virtual.Licence = v1alpha1.LicenceState(o.Seen.Licence)
 	}
 	if form, ok := f.Published[uuid]; ok {
 		g.Published = form
@@ -103,7 +114,7 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 	switch {
 	case o.Seen != nil:
 		g.MIGMode = v1alpha1.MIGModeState(o.Seen.MIGMode)
-		g.Instances = instances(o.Seen.Instances)
+		g.Instances = f.instances(uuid, o.Seen.Instances)
 	case f.DriverFailed != "":
 		if i := slices.IndexFunc(f.Before.GPUs, func(b v1alpha1.GPUStatus) bool { return b.UUID == uuid }); i >= 0 {
 			g.MIGMode, g.Instances = f.Before.GPUs[i].MIGMode, f.Before.GPUs[i].Instances
@@ -117,16 +128,6 @@ func publishingMessage(f Facts) string {
 		return "the ResourceSlices are not written yet: " + f.PublishError
 	}
 	return "the ResourceSlices are being written"
-}
-
-func instances(list []gpu.Instance) []v1alpha1.MIGInstance {
-	var out []v1alpha1.MIGInstance
-	for _, i := range list {
-		out = append(out, v1alpha1.MIGInstance{
-			Start: ptr.To(int32(i.Start)), Profile: i.Profile, UUID: i.UUID,
-		})
-	}
-	return out
 }
 
 // products is one line: "4 × NVIDIA H100 80GB HBM3, 1 × NVIDIA A100".
@@ -143,24 +144,6 @@ func products(gpus []v1alpha1.GPUStatus) string {
 		}
 	}
 	return shorten(strings.Join(parts, ", "), maxProducts)
-}
-
-func profiles(outcomes []publish.Outcome) []v1alpha1.MIGProfile {
-	var list []v1alpha1.MIGProfile
-	for _, o := range outcomes {
-		for _, p := range o.Facts.Profiles {
-			list = append(list, v1alpha1.MIGProfile{
-				Product: o.Facts.Product, Name: p.Name,
-				Memory:  resource.NewQuantity(p.MemoryBytes, resource.BinarySI),
-				Compute: int32(max(1, gpu.Profile(p).Compute(o.Facts.ComputeSlices))),
-			})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b v1alpha1.MIGProfile) int {
-		return cmp.Or(cmp.Compare(a.Product, b.Product), a.Memory.Cmp(*b.Memory), cmp.Compare(a.Name, b.Name))
-	})
-	list = slices.CompactFunc(list, func(a, b v1alpha1.MIGProfile) bool { return a.Product == b.Product && a.Name == b.Name })
-	return list[:min(len(list), maxProfiles)]
 }
 
 // shorten keeps a text within a bound of the API, at a character's edge.

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 	"github.com/sluice-gpu/sluice/node-agent/report"
 )
@@ -25,7 +26,11 @@ func facts() checkpoint.Facts {
 	return checkpoint.Facts{
 		UUID: "GPU-0", Minor: 0, Product: "NVIDIA H100", Architecture: "Hopper", MemoryBytes: 80 << 30, ComputeSlices: 7,
 		Profiles: []checkpoint.Profile{
-			{Name: "3g.40gb", MemoryBytes: 40 << 30, ComputeSlices: 3}, {Name: "1g.10gb", MemoryBytes: 10 << 30, ComputeSlices: 1},
+			{Name: "3g.40gb", MemoryBytes: 40 << 30, ComputeSlices: 3, MemorySlices: 4, Starts: []int{0, 4}, Max: 2},
+			{
+				Name: "1g.10gb", MemoryBytes: 10 << 30, ComputeSlices: 1, MemorySlices: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}, Max: 7,
+				Decoders: 1,
+			},
 		},
 	}
 }
@@ -68,8 +73,15 @@ func TestStatus(t *testing.T) {
 			Published: v1alpha1.PublishedForm{Pool: "shared"}, Reason: v1alpha1.ReasonPublished,
 		}},
 		Profiles: []v1alpha1.MIGProfile{
-			{Product: "NVIDIA H100", Name: "1g.10gb", Memory: resource.NewQuantity(10<<30, resource.BinarySI), Compute: 14},
-			{Product: "NVIDIA H100", Name: "3g.40gb", Memory: resource.NewQuantity(40<<30, resource.BinarySI), Compute: 42},
+			{
+				Product: "NVIDIA H100", Name: "1g.10gb", Memory: resource.NewQuantity(10<<30, resource.BinarySI), Compute: 14,
+				ComputeSlices: 1, MemorySlices: 1, Starts: []int32{0, 1, 2, 3, 4, 5, 6}, Max: 7,
+				Engines: v1alpha1.MediaEngines{Decoders: ptr.To[int32](1)},
+			},
+			{
+				Product: "NVIDIA H100", Name: "3g.40gb", Memory: resource.NewQuantity(40<<30, resource.BinarySI), Compute: 42,
+				ComputeSlices: 3, MemorySlices: 4, Starts: []int32{0, 4}, Max: 2,
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -140,6 +152,25 @@ func TestConditions(t *testing.T) {
 			want:  map[string]string{"Ready": "True Published", "Enforcing": "False LibraryFailed no space left"},
 		},
 		{
+			name:  "no GPU is shared by MPS",
+			facts: good(),
+			want:  map[string]string{"MPSServing": "True MPSNotUsed"},
+		},
+		{
+			name:  "GPUs are shared by MPS",
+			facts: good(func(f *report.Facts) { f.MPS.Devices = 2 }),
+			want:  map[string]string{"Ready": "True Published", "MPSServing": "True MPSServing 2 devices"},
+		},
+		{
+			name: "the worst of what is wrong with MPS is told",
+			facts: good(func(f *report.Facts) {
+				f.MPS = watch.Report{Devices: 1, Findings: []watch.Finding{
+					{Reason: v1alpha1.ReasonMPSBypassed, Message: "gpu-0: python (30)"}, {Reason: v1alpha1.ReasonMPSFault},
+				}}
+			}),
+			want: map[string]string{"Ready": "True Published", "MPSServing": "False MPSBypassed python (30) (and 1 more findings)"},
+		},
+		{
 			name:  "another driver hands out the GPUs",
 			facts: good(func(f *report.Facts) { f.Foreign = "DRA driver x" }),
 			want:  map[string]string{"Ready": "False ForeignDriver", "ForeignDriver": "True ForeignDriver DRA driver x"},
@@ -147,8 +178,8 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := report.Status(tc.facts)
-			if len(s.Conditions) != 5 {
-				t.Errorf("%d conditions, want all 5", len(s.Conditions))
+			if len(s.Conditions) != 6 {
+				t.Errorf("%d conditions, want all 6", len(s.Conditions))
 			}
 			for condition, want := range tc.want {
 				c := meta.FindStatusCondition(s.Conditions, condition)

@@ -28,8 +28,8 @@ func MakeGPUNode(name string, gpus int) *GPUNode {
 		Status: v1alpha1.GPUNodeStatus{
 			ObservedGeneration: 1,
 			Profiles: []v1alpha1.MIGProfile{
-				{Product: Product, Name: "1g.10gb", Memory: ptr.To(resource.MustParse("9728Mi")), Compute: 14},
-				{Product: Product, Name: "3g.40gb", Memory: ptr.To(resource.MustParse("39936Mi")), Compute: 42},
+				{Product: Product, Name: "1g.10gb", Memory: ptr.To(resource.MustParse("9728Mi")), Compute: 14, ComputeSlices: 1, MemorySlices: 1, Max: 7, Starts: []int32{0, 1, 2, 3, 4, 5, 6}},
+				{Product: Product, Name: "3g.40gb", Memory: ptr.To(resource.MustParse("39936Mi")), Compute: 42, ComputeSlices: 3, MemorySlices: 4, Max: 2, Starts: []int32{0, 4}},
 			},
 		},
 	}}
@@ -60,9 +60,29 @@ func Publish(node *v1alpha1.GPUNode) {
 		j := slices.IndexFunc(node.Decisions(), func(d v1alpha1.GPUDecision) bool { return d.UUID == gpu.UUID })
 		if j >= 0 {
 			d := node.Decisions()[j]
-			gpu.Published = v1alpha1.PublishedForm{Pool: d.Pool, Partitioning: d.Partitioning, Sharing: d.Sharing, Taint: d.Taint}
+			gpu.Published = v1alpha1.PublishedForm{
+				Pool: d.Pool, Partitioning: d.Partitioning, Strategy: d.Strategy, Sharing: d.Sharing, Taint: d.Taint,
+			}
 			gpu.Reason = v1alpha1.ReasonPublished
+			divide(gpu, d)
 		}
+	}
+}
+
+// divide makes the instances of a layout.
+func divide(gpu *v1alpha1.GPUStatus, d v1alpha1.GPUDecision) {
+	switch {
+	case d.Strategy != v1alpha1.MIGStatic:
+		return
+	case len(d.Instances) == 0:
+		gpu.Published, gpu.Reason = v1alpha1.PublishedForm{}, v1alpha1.ReasonLayoutUndecided
+		return
+	}
+	gpu.Instances = nil
+	for _, i := range d.Instances {
+		gpu.Instances = append(gpu.Instances, v1alpha1.MIGInstance{
+			Start: i.Start, Profile: i.Profile, UUID: fmt.Sprintf("MIG-%s-%d", gpu.UUID, *i.Start),
+		})
 	}
 }
 

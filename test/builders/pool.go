@@ -5,6 +5,7 @@ package builders
 import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -37,6 +38,33 @@ func (p *Pool) Nodes(value string) *Pool {
 func (p *Pool) MIG() *Pool {
 	p.pool.Spec.Partitioning = v1alpha1.Partitioning{
 		Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{Strategy: v1alpha1.MIGDynamic},
+	}
+	return p
+}
+
+// Static divides the GPUs with MIG, each into count instances of a profile.
+func (p *Pool) Static(profile string, count int32) *Pool {
+	p.pool.Spec.Partitioning = v1alpha1.Partitioning{
+		Type: v1alpha1.PartitioningMIG, MIG: &v1alpha1.MIGPartitioning{
+			Strategy: v1alpha1.MIGStatic,
+			Layouts:  []v1alpha1.MIGLayout{{Name: "all", Instances: []v1alpha1.MIGCount{{Profile: profile, Count: count}}}},
+		},
+	}
+	return p
+}
+
+// Rollout sets how changes reach the GPUs.
+func (p *Pool) Rollout(maxUnavailable string, drain v1alpha1.DrainPolicy, graceSeconds int32) *Pool {
+	p.pool.Spec.Rollout = v1alpha1.Rollout{
+		MaxUnavailable: ptr.To(intstr.Parse(maxUnavailable)), Drain: drain, GracePeriodSeconds: &graceSeconds,
+	}
+	return p
+}
+
+// Excluded excludes GPUs.
+func (p *Pool) Excluded(uuids ...string) *Pool {
+	for _, uuid := range uuids {
+		p.pool.Spec.Excluded = append(p.pool.Spec.Excluded, v1alpha1.ExcludedGPU{UUID: uuid, Reason: "fan"})
 	}
 	return p
 }

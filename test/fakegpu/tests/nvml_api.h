@@ -45,6 +45,12 @@ nv_return nvmlGpuInstanceCreateComputeInstance(nv_gi gi, unsigned profile, nv_ci
 nv_return nvmlGpuInstanceGetComputeInstanceById(nv_gi gi, unsigned id, nv_ci *ci);
 nv_return nvmlComputeInstanceDestroy(nv_ci ci);
 nv_return nvmlComputeInstanceGetInfo_v2(nv_ci ci, nv_ci_info *info);
+nv_return nvmlDeviceGetFieldValues(nv_device device, int count, nv_field_value *values);
+nv_return nvmlDeviceGetRemappedRows(nv_device device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed);
+nv_return nvmlDeviceGetTotalEccErrors(nv_device device, unsigned type, unsigned counter, unsigned long long *count);
+nv_return nvmlDeviceGetCurrentClocksThrottleReasons(nv_device device, unsigned long long *reasons);
+nv_return nvmlDeviceGetVirtualizationMode(nv_device device, unsigned *mode);
+nv_return nvmlDeviceGetGridLicensableFeatures_v4(nv_device device, nv_licensable_features *features);
 nv_return nvmlDeviceGetP2PStatus(void);
 nv_return nvmlEventSetCreate(nv_event_set *set);
 nv_return nvmlEventSetWait_v2(nv_event_set set, nv_event *data, unsigned timeout_ms);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Discovery, memory, processes, faults and events through NVML.
+#include <pthread.h>
+#include <time.h>
+
 #include "check.h"
 #include "nvml_api.h"
 
@@ -136,6 +139,65 @@ static void events(void) {
     CHECK_CODE("the set can be freed", NV_SUCCESS, nvmlEventSetFree(set));
 }
 
+static unsigned recovery_of(nv_device gpu) {
+    nv_field_value value = {.field = 230};
+    nv_return result = nvmlDeviceGetFieldValues(gpu, 1, &value);
+    return result == NV_SUCCESS && value.result == NV_SUCCESS ? value.value.ui : 999;
+}
+
+static void health(void) {
+    nv_device gpu, other;
+    unsigned corrected, uncorrected, pending, failed, mode;
+    unsigned long long errors, reasons;
+    nv_licensable_features features;
+    nvmlDeviceGetHandleByIndex_v2(0, &gpu);
+    nvmlDeviceGetHandleByIndex_v2(1, &other);
+    fakegpu("health --gpu 0 --recovery drain-reset --ecc 3 --remap failed --remap pending --brake thermal");
+    CHECK("the recovery action is told", recovery_of(gpu) == 4 && recovery_of(other) == 0);
+    nvmlDeviceGetRemappedRows(gpu, &corrected, &uncorrected, &pending, &failed);
+    CHECK("the last sign of a kind counts", pending == 1 && failed == 0);
+    CHECK("memory errors are counted", nvmlDeviceGetTotalEccErrors(gpu, 1, 0, &errors) == NV_SUCCESS && errors == 3);
+    CHECK("what could be corrected is counted apart", nvmlDeviceGetTotalEccErrors(gpu, 0, 0, &errors) == NV_SUCCESS && errors == 0);
+    CHECK("the thermal brake is told", nvmlDeviceGetCurrentClocksThrottleReasons(gpu, &reasons) == NV_SUCCESS && reasons == 0x40);
+    CHECK("a GPU is a real one", nvmlDeviceGetVirtualizationMode(gpu, &mode) == NV_SUCCESS && mode == 0);
+    fakegpu("health --gpu 0 --virtual licensed");
+    CHECK("unless it is not", nvmlDeviceGetVirtualizationMode(gpu, &mode) == NV_SUCCESS && mode == 2);
+    CHECK("then it can have a licence", nvmlDeviceGetGridLicensableFeatures_v4(gpu, &features) == NV_SUCCESS &&
+                                            features.supported && features.count == 1 && features.features[0].licensed);
+    fakegpu("reset --gpu 0");
+    nvmlDeviceGetRemappedRows(gpu, &corrected, &uncorrected, &pending, &failed);
+    CHECK("a reset ends what can end", recovery_of(gpu) == 0 && pending == 0 &&
+                                           nvmlDeviceGetTotalEccErrors(gpu, 1, 0, &errors) == NV_SUCCESS && errors == 0);
+    CHECK("but does not cool", nvmlDeviceGetCurrentClocksThrottleReasons(gpu, &reasons) == NV_SUCCESS && reasons == 0x40);
+    CHECK("an unknown action is refused", fakegpu("health --gpu 0 --recovery prayer 2>/dev/null") != 0);
+}
+
+static void *ask_index(void *gpu) {
+    unsigned index = 999;
+    nvmlDeviceGetIndex(gpu, &index);
+    return (void *)(unsigned long)index; // NOLINT: a number that is never followed
+}
+
+static void hanging(void) {
+    nv_device gpu, other;
+    unsigned index;
+    pthread_t thread;
+    void *answer;
+    nvmlDeviceGetHandleByIndex_v2(1, &gpu);
+    nvmlDeviceGetHandleByIndex_v2(2, &other);
+    fakegpu("fault --hang --gpu 1");
+    pthread_create(&thread, NULL, ask_index, gpu);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) until = (struct timespec){.tv_sec = until.tv_sec + 1, .tv_nsec = until.tv_nsec - 1000000000};
+    CHECK("a call hangs", pthread_timedjoin_np(thread, &answer, &until) != 0);
+    CHECK_CODE("those of other GPUs do not", NV_SUCCESS, nvmlDeviceGetIndex(other, &index));
+    fakegpu("fault --clear");
+    pthread_join(thread, &answer);
+    CHECK("and returns when the fault is cleared", (unsigned long)answer == 1);
+}
+
 int main(void) {
     fresh_node("--board h100-80gb --gpus 3");
     before_init();
@@ -143,6 +205,8 @@ int main(void) {
     memory_and_processes();
     faults();
     events();
+    health();
+    hanging();
     CHECK_CODE("it shuts down", NV_SUCCESS, nvmlShutdown());
     CHECK_CODE("once more is uninitialised", NV_UNINITIALIZED, nvmlShutdown());
     return finish();

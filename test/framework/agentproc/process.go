@@ -110,6 +110,7 @@ func (r *Rig) flags() []string {
 		"--node-name=" + NodeName, "--kubeconfig=" + r.path("kubeconfig"),
 		"--driver-root=" + r.Node.Root, "--state-dir=" + r.path("state"), "--share-dir=" + r.path("shares"),
 		"--cdi-dir=" + r.path("cdi"), "--plugin-dir=" + r.path("p"), "--registrar-dir=" + r.path("r"),
+		"--mps-dir=" + r.path("mps"), "--mps-cgroup=", "--mps-namespace=",
 		"--library=" + r.Library, "--cdi-hook-path=/usr/bin/nvidia-cdi-hook", "--boot-id-file=" + r.bootIDFile(),
 	}
 }

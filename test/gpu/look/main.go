@@ -57,6 +57,9 @@ func run(ctx context.Context) error {
 	if err := timed("look, warm", func() error { _, err := door.Look(ctx); return err }); err != nil {
 		return err
 	}
+	if err := health(ctx, door, node); err != nil {
+		return err
+	}
 	return specs(door, node)
 }
 

@@ -30,10 +30,37 @@ spec:
     namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}
     quota: Required
     cohorts: [{name: c, namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}}]
-    reclaimGracePeriodSeconds: 30`},
+    reclaimGracePeriodSeconds: 30
+  rollout: {maxUnavailable: 10%, drain: Evict, gracePeriodSeconds: 60}
+  excluded: [{uuid: GPU-00000000-0000-0000-0000-000000000000, reason: fan}]
+  timeZone: Asia/Shanghai
+  schedules:
+  - name: night
+    days: [Mon]
+    start: "22:00"
+    end: "06:00"
+    leadSeconds: 600
+    override:
+      partitioning:
+        type: MIG
+        mig:
+          strategy: Static
+          layouts: [{name: whole, products: ["*"], minors: [0], instances: [{profile: 7g.80gb, count: 1}]}]
+          keepIdleSeconds: 10
+      overcommit: {memoryPercent: 150, computePercent: 200}`},
 	{"GPUPool", "spec", `
 spec:
-  partitioning: {type: MIG, mig: {strategy: Dynamic}}`},
+  partitioning: {type: MIG, mig: {strategy: Dynamic, keepIdleSeconds: 60}}`},
+	{"GPUPool", "spec", `
+spec:
+  partitioning:
+    type: MIG
+    mig:
+      strategy: Static
+      layouts: [{name: sevenths, products: ["*"], minors: [0], instances: [{profile: 1g.10gb, count: 7}]}]`},
+	{"GPUPool", "spec", `
+spec:
+  sharing: {mode: TimeSlicing, timeSlice: Short}`},
 	{"GPUPool", "status", `
 spec: {}
 status:
@@ -41,12 +68,16 @@ status:
   sharingMode: Software
   summary: 1/2 GPUs
   nodes: 1
-  gpus: {held: 2, published: 1, allocated: 0}
-  memory: {physical: 10Gi, published: 10Gi, allocated: 0}`},
+  gpus: {held: 2, published: 1, allocated: 0, unhealthy: 1, excluded: 1}
+  memory: {physical: 10Gi, published: 10Gi, allocated: 0}
+  rollout: {done: 1, changing: 1, waiting: 1, refused: 1, away: 1}
+  schedule: {active: night, next: day, nextChange: "2026-01-01T00:00:00Z"}
+  repacking: [{profile: 1g.10gb, now: 1, afterDrain: 2}]`},
 	{"GPUNode", "spec", `
 spec:
   gpus:
-  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, compute: Cap, taint: PoolChanged}`},
+  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, compute: Cap, taint: PoolChanged,
+     strategy: Static, instances: [{start: 0, profile: 1g.10gb}], keepIdleSeconds: 10, timeSlice: Short}`},
 	{"GPUNode", "status", `
 status:
   observedGeneration: 1
@@ -60,13 +91,17 @@ status:
     architecture: Hopper
     memory: 80Gi
     migMode: Enabled
-    instances: [{start: 0, profile: 1g.10gb, uuid: MIG-1}]
+    instances: [{start: 0, profile: 1g.10gb, uuid: MIG-1, inUse: true, heldBy: [a/b]}]
+    heldBy: [a/b]
+    health: {state: Suspect, reason: XID, message: because, xid: 79, since: "2026-01-01T00:00:00Z"}
+    virtual: {licence: Licensed}
     tenants: 1
-    published: {pool: a, partitioning: None, sharing: Software, taint: PoolChanged}
+    published: {pool: a, partitioning: None, sharing: Software, strategy: Static, taint: PoolChanged}
     reason: Published
     message: because
   profiles:
-  - {product: NVIDIA H100, name: 1g.10gb, memory: 10Gi, compute: 14}`},
+  - {product: NVIDIA H100, name: 1g.10gb, memory: 10Gi, compute: 14, computeSlices: 1, memorySlices: 1, starts: [0], max: 7,
+     engines: {decoders: 1, encoders: 1, jpeg: 1, ofa: 1}}`},
 	{"GPUQuota", "spec", `
 spec:
   pools: [a]

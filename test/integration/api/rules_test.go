@@ -16,9 +16,16 @@ const (
 	ruleName          = "a pool's name is a DNS label"
 	ruleReservedName  = "a pool is not named gpu nor mig-"
 	ruleMIGMode       = "with partitioning.type MIG and strategy Dynamic the sharing mode is Exclusive"
-	ruleOvercommit    = "MIG instances and exclusive GPUs cannot be overcommitted"
-	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared GPUs"
+	ruleMIGTimeSlice  = "MIG instances are not shared by TimeSlicing"
+	ruleOvercommit    = "exclusive devices cannot be overcommitted"
+	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared devices"
 	ruleCompute       = "sharing.compute is for sharing.mode Software"
+	ruleTimeZone      = "schedules need a timeZone"
+	ruleTimeSlice     = "timeSlice is for mode TimeSlicing"
+	ruleMPSTenants    = "with mode MPS maxTenantsPerDevice is at most 48"
+	ruleUnavailable   = "maxUnavailable is a number of GPUs from 1"
+	ruleLayouts       = "layouts are given exactly when strategy is Static"
+	ruleKeepIdle      = "keepIdleSeconds is for strategy Dynamic"
 	ruleExpressions   = "each of nodeSelector.matchExpressions has operator In or NotIn with values"
 	ruleMIGGiven      = "mig is given exactly when type is MIG"
 	ruleDefaultMemory = "defaultMemory is at least 1Mi and a whole number of Mi"
@@ -33,6 +40,9 @@ const (
 	ruleTenants       = "each of namespaceSelector.matchExpressions has operator In or NotIn with values"
 	ruleLedgerName    = "a ledger is named namespace-<namespace> or cohort-<cohort>"
 )
+
+// sevenths is a static layout.
+const sevenths = "{strategy: Static, layouts: [{name: sevenths, instances: [{profile: 1g.10gb, count: 7}]}]}"
 
 // ruleCases try each rule of the CRDs that is written in CEL. A case that is refused must be refused by its rule.
 var ruleCases = []struct {
@@ -54,6 +64,32 @@ var ruleCases = []struct {
 	{name: "MIG with mode Exclusive is accepted", rule: ruleMIGMode, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {strategy: Dynamic}}, sharing: {mode: Exclusive}}"},
 	{name: "MIG with mode Software is refused", rule: ruleMIGMode, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {mode: Software}}"},
 
+	{name: "a static layout with mode Software is accepted", rule: ruleMIGMode, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: " + sevenths + "}, sharing: {mode: Software}}"},
+	{name: "a static layout with mode MPS is accepted", rule: ruleMIGTimeSlice, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: " + sevenths + "}, sharing: {mode: MPS}}"},
+	{name: "a static layout with mode TimeSlicing is refused", rule: ruleMIGTimeSlice, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: " + sevenths + "}, sharing: {mode: TimeSlicing}}"},
+
+	{name: "strategy Static with layouts is accepted", rule: ruleLayouts, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: " + sevenths + "}}"},
+	{name: "strategy Static without layouts is refused", rule: ruleLayouts, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {strategy: Static}}}"},
+	{name: "layouts without a strategy are refused, since it is Dynamic by default", rule: ruleLayouts, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {layouts: [{name: a, instances: [{profile: 1g.10gb}]}]}}}"},
+	{name: "dynamic instances may be kept idle", rule: ruleKeepIdle, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {keepIdleSeconds: 60}}}"},
+	{name: "the instances of a layout are not kept idle", rule: ruleKeepIdle, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {strategy: Static, keepIdleSeconds: 60, layouts: [{name: a, instances: [{profile: 1g.10gb}]}]}}}"},
+
+	{name: "a time slice with mode TimeSlicing is accepted", rule: ruleTimeSlice, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, timeSlice: Long}}"},
+	{name: "a time slice with the mode left out is refused", rule: ruleTimeSlice, refuse: true, kind: "GPUPool", body: "spec: {sharing: {timeSlice: Long}}"},
+	{name: "48 tenants with MPS are accepted", rule: ruleMPSTenants, kind: "GPUPool", body: "spec: {sharing: {mode: MPS, maxTenantsPerDevice: 48}}"},
+	{name: "49 tenants with MPS are refused", rule: ruleMPSTenants, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: MPS, maxTenantsPerDevice: 49}}"},
+
+	{name: "a number of unavailable GPUs is accepted", rule: ruleUnavailable, kind: "GPUPool", body: "spec: {rollout: {maxUnavailable: 3}}"},
+	{name: "all GPUs may be unavailable", rule: ruleUnavailable, kind: "GPUPool", body: "spec: {rollout: {maxUnavailable: 100%}}"},
+	{name: "no unavailable GPU is refused", rule: ruleUnavailable, refuse: true, kind: "GPUPool", body: "spec: {rollout: {maxUnavailable: 0}}"},
+	{name: "0% unavailable is refused", rule: ruleUnavailable, refuse: true, kind: "GPUPool", body: "spec: {rollout: {maxUnavailable: 0%}}"},
+	{name: "101% unavailable is refused", rule: ruleUnavailable, refuse: true, kind: "GPUPool", body: "spec: {rollout: {maxUnavailable: 101%}}"},
+	{name: "a number in quotes is refused", rule: ruleUnavailable, refuse: true, kind: "GPUPool", body: `spec: {rollout: {maxUnavailable: "3"}}`},
+
+	{name: "schedules with a time zone are accepted", rule: ruleTimeZone, kind: "GPUPool", body: "spec: {timeZone: UTC, schedules: [{name: a, start: '22:00', end: '06:00', override: {overcommit: {memoryPercent: 150}}}]}"},
+	{name: "schedules without a time zone are refused", rule: ruleTimeZone, refuse: true, kind: "GPUPool", body: "spec: {schedules: [{name: a, start: '22:00', end: '06:00', override: {overcommit: {memoryPercent: 150}}}]}"},
+
+	{name: "shared instances of a layout may be overcommitted", rule: ruleOvercommit, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: " + sevenths + "}, sharing: {mode: Software}, overcommit: {memoryPercent: 150}}"},
 	{name: "shared GPUs may be overcommitted", rule: ruleOvercommit, kind: "GPUPool", body: "spec: {overcommit: {memoryPercent: 150}}"},
 	{name: "100 % is no overcommit of exclusive GPUs", rule: ruleOvercommit, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive}, overcommit: {memoryPercent: 100}}"},
 	{name: "exclusive GPUs with 150 % are refused", rule: ruleOvercommit, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive}, overcommit: {memoryPercent: 150}}"},

@@ -107,7 +107,7 @@ func TestAHugeNodeSelectorHasAStatus(t *testing.T) {
 	if len(condition.Message) > 1024 {
 		t.Errorf("the message has %d bytes", len(condition.Message))
 	}
-	if err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(pool), pool); err != nil || len(pool.Status.Conditions) != 4 {
-		t.Errorf("want 4 conditions, got %d: %v", len(pool.Status.Conditions), err)
+	if err := cluster.Client.Get(s.Context(), client.ObjectKeyFromObject(pool), pool); err != nil || len(pool.Status.Conditions) < 9 {
+		t.Errorf("want every condition, got %d: %v", len(pool.Status.Conditions), err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -80,6 +81,14 @@ func slice(driver, node string) *resourceapi.ResourceSlice {
 	}
 }
 
+func event(kind, host string) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "try-"},
+		InvolvedObject: corev1.ObjectReference{Kind: kind, Namespace: metav1.NamespaceDefault, Name: "x"},
+		Reason:         "Try", Message: "try", Type: corev1.EventTypeNormal, Source: corev1.EventSource{Component: "test", Host: host},
+	}
+}
+
 // TestAgent tries what an agent may do as the agent of node a.
 func TestAgent(t *testing.T) {
 	for _, args := range [][]string{{"apply", "--server-side", "-k", stack.Path("config", "rbac")}} {
@@ -115,6 +124,9 @@ func TestAgent(t *testing.T) {
 		{name: "a slice of another node", do: create(agent, slice(v1alpha1.DriverName, "b")), refuse: "for its own node only"},
 		{name: "a slice of its node in another node's pool", do: create(agent, foreignPool), refuse: "of the pool a only"},
 		{name: "a slice of another driver", do: create(agent, slice("gpu.example.com", "a")), refuse: "for its own node only"},
+		{name: "an event of a pod", do: create(agent, event("Pod", "a"))},
+		{name: "an event of a pod in another node's name", do: create(agent, event("Pod", "b")), refuse: "names its node as their source"},
+		{name: "an event of something else", do: create(agent, event("Secret", "a")), refuse: "writes events of pods only"},
 		{
 			name:   "removing another node's slice",
 			do:     func(ctx context.Context) error { return agent.Delete(ctx, sliceOfB, client.DryRunAll) },
@@ -150,6 +162,14 @@ func TestAgent(t *testing.T) {
 		{
 			name:   "creating a pod",
 			do:     create(agent, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}),
+			refuse: "cannot create resource",
+		},
+		{
+			name: "evicting a pod",
+			do: func(ctx context.Context) error {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "p"}}
+				return agent.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
+			},
 			refuse: "cannot create resource",
 		},
 		{

@@ -30,7 +30,9 @@ func TestManifestsApply(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no tenants: %v", err)
 	}
-	for _, file := range files {
+	for _, file := range append(
+		files, stack.Path("config", "samples", "pool_layouts.yaml"), stack.Path("config", "samples", "pool_mps.yaml"),
+	) {
 		t.Run(filepath.Base(file)+" is accepted", func(t *testing.T) {
 			if _, err := shared.Kubectl(t.Context(), "apply", "--server-side", "--dry-run=server", "-f", file); err != nil {
 				t.Error(err)

@@ -9,8 +9,9 @@
 // The options a command line can hold; NULL or the default where one is absent.
 struct options {
     const char *state, *board, *mig, *seed, *driver, *root, *libs, *call, *result, *instance, *name, *timing, *blind;
-    long gpu, gpus, count, pid, memory_mib, delay_ms, xid, linger_ms; // -1: absent
-    int force, json, lost, found, clear, stay;
+    const char *recovery, *remap, *brake, *is_virtual;
+    long gpu, gpus, count, pid, memory_mib, delay_ms, xid, linger_ms, ecc; // -1: absent
+    int force, json, lost, found, clear, stay, hang;
 };
 
 // Prints "fakegpu: ..." to standard error and returns 1, for a command to return.
@@ -30,6 +31,7 @@ int command_show(const struct options *options);
 int command_count(const struct options *options);
 int command_fault(const struct options *options);
 int command_xid(const struct options *options);
+int command_health(const struct options *options);
 int command_attach(const struct options *options);
 int command_detach(const struct options *options);
 int command_reset(const struct options *options);

@@ -23,8 +23,17 @@ static int known_call(const char *name) {
     return 0;
 }
 
+static int prepare_hang(const struct options *o, struct fg_fault *fault) {
+    const char *call = o->call == NULL ? "*" : o->call;
+    if (o->call != NULL && !known_call(call)) return fail("NVML has no call \"%s\"", call);
+    *fault = (struct fg_fault){.used = 1, .gpu = (int32_t)o->gpu, .left = -1, .hangs = 1};
+    snprintf(fault->call, sizeof fault->call, "%s", call);
+    return 0;
+}
+
 static int prepare_fault(const struct options *o, struct fg_fault *fault) {
-    if (o->call == NULL) return fail("--call NAME, --lost, --found or --clear is needed");
+    if (o->hang) return prepare_hang(o, fault);
+    if (o->call == NULL) return fail("--call NAME, --hang, --lost, --found or --clear is needed");
     if (!known_call(o->call)) return fail("NVML has no call \"%s\"", o->call);
     if (o->result == NULL && o->delay_ms < 0) return fail("--return CODE or --delay-ms MS is needed");
     int result = o->result == NULL ? 0 : nv_result_by_name(o->result);
@@ -81,6 +90,49 @@ static int raise_xid(const struct options *o, struct fg_db *db) {
     fg_publish(&db->state->event_count, count + 1);
     syscall(SYS_futex, &db->state->event_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return 0;
+}
+
+// The place of a word in a list that ends with NULL; -1 after saying what is wrong.
+static int choice(const char *option, const char *text, const char *const *words) {
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strcmp(words[i], text) == 0) return i;
+    }
+    fail("--%s cannot be \"%s\"", option, text);
+    return -1;
+}
+
+// One of the signs that an option names takes the place of the others; the first word is for none.
+static int set_sign(const char *option, const char *text, const char *const *words, const uint32_t *signs, uint32_t *word) {
+    if (text == NULL) return 0;
+    int chosen = choice(option, text, words);
+    if (chosen < 0) return 1;
+    uint32_t value = fg_read(word);
+    for (int i = 1; words[i] != NULL; i++) value &= ~signs[i];
+    fg_publish(word, value | signs[chosen]);
+    return 0;
+}
+
+// How a GPU is and what its driver wants done about it.
+static int change_health(const struct options *o, struct fg_db *db) {
+    static const char *const recoveries[] = {"none", "reset", "reboot", "drain-p2p", "drain-reset", NULL};
+    static const char *const remaps[] = {"none", "pending", "failed", NULL};
+    static const char *const brakes[] = {"none", "thermal", "power", NULL};
+    static const char *const virtuals[] = {"off", "unlicensed", "licensed", NULL};
+    static const uint32_t remap_signs[] = {0, FG_SIGN_REMAP_PENDING, FG_SIGN_REMAP_FAILED};
+    static const uint32_t brake_signs[] = {0, FG_SIGN_THERMAL, FG_SIGN_POWER};
+    static const uint32_t virtual_signs[] = {0, FG_SIGN_VIRTUAL, FG_SIGN_VIRTUAL | FG_SIGN_LICENSED};
+    int chosen = chosen_gpu(o, db);
+    if (chosen < 0) return 1;
+    struct fg_gpu *gpu = &db->state->gpus[chosen];
+    if (o->recovery != NULL) {
+        int action = choice("recovery", o->recovery, recoveries);
+        if (action < 0) return 1;
+        fg_publish(&gpu->recovery, (uint32_t)action);
+    }
+    if (o->ecc >= 0) fg_publish(&gpu->uncorrected, (uint32_t)o->ecc);
+    return set_sign("remap", o->remap, remaps, remap_signs, &gpu->signs) != 0 ||
+           set_sign("brake", o->brake, brakes, brake_signs, &gpu->signs) != 0 ||
+           set_sign("virtual", o->is_virtual, virtuals, virtual_signs, &gpu->signs) != 0;
 }
 
 static int attach(const struct options *o, struct fg_db *db) {
@@ -152,6 +204,7 @@ static int locked(const struct options *o, int (*change)(const struct options *,
 
 int command_fault(const struct options *o) { return locked(o, change_faults); }
 int command_xid(const struct options *o) { return locked(o, raise_xid); }
+int command_health(const struct options *o) { return locked(o, change_health); }
 int command_attach(const struct options *o) { return locked(o, attach); }
 int command_detach(const struct options *o) { return locked(o, detach); }
 int command_reset(const struct options *o) { return locked(o, reset); }

@@ -21,8 +21,11 @@ static const char usage[] =
     "  count                                        how often each library call was made\n"
     "  fault   --call NAME [--return CODE] [--delay-ms MS] [--gpu N] [--count K]\n"
     "          the next K calls (default 1; 0: every one) answer CODE, or come late\n"
+    "  fault   --hang [--call NAME] [--gpu N]       calls do not return until --clear\n"
     "  fault   --lost --gpu N | --found --gpu N | --clear\n"
     "  xid     --gpu N --xid X [--instance PROFILE:START]\n"
+    "  health  --gpu N [--recovery none|reset|reboot|drain-p2p|drain-reset] [--ecc COUNT]\n"
+    "          [--remap none|pending|failed] [--brake none|thermal|power] [--virtual off|licensed|unlicensed]\n"
     "  attach  --gpu N --pid P --memory MIB [--instance PROFILE:START] [--stay]\n"
     "          a process on the GPU until it ends; with --stay until detached\n"
     "  detach  --pid P [--gpu N]\n"
@@ -113,6 +116,9 @@ static int parse(int argc, char **argv, struct options *o) {
         {"found", OPTION_FLAG, &o->found},       {"clear", OPTION_FLAG, &o->clear},
         {"stay", OPTION_FLAG, &o->stay},         {"timing", OPTION_TEXT, &o->timing},
         {"blind", OPTION_TEXT, &o->blind},       {"linger-ms", OPTION_NUMBER, &o->linger_ms},
+        {"hang", OPTION_FLAG, &o->hang},         {"ecc", OPTION_NUMBER, &o->ecc},
+        {"recovery", OPTION_TEXT, &o->recovery}, {"remap", OPTION_TEXT, &o->remap},
+        {"brake", OPTION_TEXT, &o->brake},       {"virtual", OPTION_TEXT, &o->is_virtual},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };
     struct option long_options[KNOWN + 1] = {{0}};
@@ -138,10 +144,11 @@ int main(int argc, char **argv) {
         {"create", command_create}, {"add", command_add},       {"boards", command_boards}, {"show", command_show},
         {"count", command_count},   {"fault", command_fault},   {"xid", command_xid},       {"attach", command_attach},
         {"detach", command_detach}, {"reset", command_reset},   {"reboot", command_reboot}, {"root", command_root},
-        {"behave", command_behave},
+        {"behave", command_behave}, {"health", command_health},
     };
     struct options options = {
-        .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1};
+        .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1,
+        .ecc = -1};
     if (argc < 2 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
         fputs(usage, argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;

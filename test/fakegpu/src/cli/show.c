@@ -45,11 +45,20 @@ static void show_faults(const struct fg_state *state) {
     for (int i = 0; i < FG_MAX_FAULTS; i++) {
         const struct fg_fault *f = &state->faults[i];
         if (!fg_read(&f->used)) continue;
-        printf("fault %s: %s", f->call, nv_result_name(f->result));
+        printf("fault %s: %s", f->call, f->hangs ? "hangs" : nv_result_name(f->result));
         if (f->delay_ms > 0) printf(" after %u ms", f->delay_ms);
         if (f->gpu >= 0) printf(", GPU %d", f->gpu);
         if (f->left >= 0) printf(", %d more", f->left);
         printf("\n");
+    }
+}
+
+static void show_health(const struct fg_gpu *gpu) {
+    static const char *const signs[] = {"a row remap is pending", "no spare rows", "too hot", "power brake", "virtual", "licensed"};
+    if (fg_read(&gpu->recovery) != 0) printf("   recovery action %u\n", fg_read(&gpu->recovery));
+    if (fg_read(&gpu->uncorrected) != 0) printf("   %u uncorrected memory errors\n", fg_read(&gpu->uncorrected));
+    for (unsigned i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        if (fg_read(&gpu->signs) >> i & 1) printf("   %s\n", signs[i]);
     }
 }
 
@@ -66,6 +75,7 @@ static void show_text(struct fg_db *db) {
         printf("  bus %02x  NUMA %u  used %llu of %d MiB%s\n", gpu->bus, gpu->numa,
                (unsigned long long)(fg_proc_bytes(db, i, FG_NO_INSTANCE, FG_NO_INSTANCE) >> 20),
                board.total_mib - board.reserved_mib, fg_read(&gpu->lost) ? "  LOST" : "");
+        show_health(gpu);
         show_instances(gpu, &board);
         show_processes(db, i);
     }

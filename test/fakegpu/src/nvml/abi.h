@@ -172,6 +172,25 @@ typedef struct {
     nv_value value;
 } nv_field_value;
 
+typedef struct {
+    unsigned year;
+    unsigned short month, day, hour, min, sec;
+    unsigned char status;
+} nv_license_expiry;
+
+typedef struct {
+    unsigned code, licensed;
+    char info[128], product[128];
+    unsigned enabled;
+    nv_license_expiry expiry;
+} nv_licensable_feature;
+
+typedef struct {
+    int supported;
+    unsigned count;
+    nv_licensable_feature features[3];
+} nv_licensable_features;
+
 #define NV_EVENT_XID 0x8ull
 // Event types of driver 580, of which only XIDs are ever raised here.
 #define NV_EVENTS 0xFF9Full

@@ -189,22 +189,3 @@ NV_API nv_return nvmlDeviceGetHandleBySerial(const char *serial, nv_device *devi
     }
     return nv_leave(db, NV_NOT_FOUND);
 }
-
-// Every field is answered one by one; the only known one says that no recovery is needed.
-NV_API nv_return nvmlDeviceGetFieldValues(nv_device device, int count, nv_field_value *values) {
-    enum { FIELD_RECOVERY_ACTION = 230, FIELDS = 275, TYPE_UNSIGNED = 1 };
-    struct fg_db *db;
-    struct nv_target t;
-    nv_return result = nv_enter_device(CALL_nvmlDeviceGetFieldValues, device, &db, &t);
-    if (result != NV_SUCCESS) return result;
-    if (count < 0 || (count > 0 && values == NULL)) return nv_leave(db, NV_INVALID_ARGUMENT);
-    for (int i = 0; i < count; i++) {
-        unsigned field = values[i].field;
-        values[i].result = field == 0 || field >= FIELDS      ? NV_INVALID_ARGUMENT
-                           : field == FIELD_RECOVERY_ACTION ? NV_SUCCESS
-                                                            : NV_NOT_SUPPORTED;
-        values[i].type = TYPE_UNSIGNED;
-        values[i].value.ull = 0;
-    }
-    return nv_leave(db, NV_SUCCESS);
-}

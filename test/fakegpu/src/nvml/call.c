@@ -18,7 +18,7 @@ static void pause_ms(unsigned ms) {
 
 static int meets(const struct fg_fault *fault, enum nv_call call, int gpu) {
     return fg_read(&fault->used) && (fault->gpu < 0 || fault->gpu == gpu) &&
-           strncmp(fault->call, nv_call_names[call], sizeof fault->call) == 0;
+           (strcmp(fault->call, "*") == 0 || strncmp(fault->call, nv_call_names[call], sizeof fault->call) == 0);
 }
 
 // Uses up one occurrence of the first fault that is set for the call.
@@ -27,12 +27,17 @@ static nv_return next_fault(struct fg_db *db, enum nv_call call, int gpu) {
     nv_return result = NV_SUCCESS;
     unsigned delay = 0;
     int seen = 0;
+    const uint32_t *hangs = NULL;
     for (int i = 0; i < FG_MAX_FAULTS; i++) seen |= fg_read(&faults[i].used) != 0;
     if (!seen) return NV_SUCCESS;
 
     fg_lock(db);
     for (int i = 0; i < FG_MAX_FAULTS; i++) {
         if (!meets(&faults[i], call, gpu)) continue;
+        if (faults[i].hangs) {
+            hangs = &faults[i].used;
+            break;
+        }
         result = faults[i].result;
         delay = faults[i].delay_ms;
         if (faults[i].left == 1) fg_publish(&faults[i].used, 0);
@@ -40,6 +45,7 @@ static nv_return next_fault(struct fg_db *db, enum nv_call call, int gpu) {
         break;
     }
     fg_unlock(db);
+    while (hangs != NULL && fg_read(hangs)) pause_ms(20);
     if (delay > 0) pause_ms(delay);
     return result;
 }

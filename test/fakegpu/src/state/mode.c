@@ -43,6 +43,9 @@ int fg_gpu_reset(struct fg_db *db, unsigned index) {
     drop_instances(gpu);
     fg_publish(&gpu->mig, fg_read(&gpu->mig) & FG_MIG_PENDING ? FG_MIG_CURRENT | FG_MIG_PENDING : 0);
     fg_publish(&gpu->lost, 0);
+    fg_publish(&gpu->recovery, 0);
+    fg_publish(&gpu->uncorrected, 0);
+    fg_publish(&gpu->signs, fg_read(&gpu->signs) & ~FG_SIGN_REMAP_PENDING);
     return FG_OK;
 }
 

@@ -51,6 +51,14 @@ struct fg_gi {
 #define FG_MIG_CURRENT 1u
 #define FG_MIG_PENDING 2u
 
+// What can be wrong with a GPU, and what it can be.
+#define FG_SIGN_REMAP_PENDING 1u
+#define FG_SIGN_REMAP_FAILED 2u
+#define FG_SIGN_THERMAL 4u
+#define FG_SIGN_POWER 8u
+#define FG_SIGN_VIRTUAL 16u
+#define FG_SIGN_LICENSED 32u
+
 struct fg_gpu {
     char board[32];
     char uuid[48];
@@ -59,7 +67,9 @@ struct fg_gpu {
     uint32_t numa;
     uint32_t mig; // FG_MIG_CURRENT | FG_MIG_PENDING
     uint32_t lost;
-    uint32_t reserved[3];
+    uint32_t recovery;    // what the driver wants done, NVML's number
+    uint32_t signs;       // FG_SIGN_*
+    uint32_t uncorrected; // memory errors since the last reset
     struct fg_gi gis[FG_MAX_GIS];
 };
 
@@ -105,8 +115,8 @@ struct fg_fault {
     int32_t gpu;    // -1: any
     int32_t left;   // how often still; negative: for ever
     uint32_t delay_ms;
-    uint32_t reserved;
-    char call[72];
+    uint32_t hangs; // the call returns when the fault is cleared
+    char call[72];  // "*": every call
 };
 
 struct fg_event {
