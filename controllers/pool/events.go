@@ -13,17 +13,16 @@ import (
 
 // Actions of a pool's events; the reasons are those of the conditions.
 const (
-	actionServe    = "Serve"
-	actionContest  = "Contest"
-	actionName     = "Name"
-	actionDrain    = "Drain"
-	actionDivide   = "Divide"
-	actionRollOut  = "RollOut"
-	actionSchedule = "Schedule"
-	actionExclude  = "Exclude"
-	actionWatch    = "Watch"
-
+	actionServe     = "Serve"
+	actionContest   = "Contest"
+	actionName      = "Name"
+	actionDrain     = "Drain"
 	actionGuarantee = "Guarantee"
+	actionDivide    = "Divide"
+	actionRollOut   = "RollOut"
+	actionSchedule  = "Schedule"
+	actionExclude   = "Exclude"
+	actionWatch     = "Watch"
 )
 
 // eventRecorder is what the controller asks of a recorder of events.
@@ -60,6 +59,7 @@ func troubles() map[string]string {
 	return map[string]string{
 		v1alpha1.PoolContested:            actionContest,
 		v1alpha1.PoolResourceNameConflict: actionName,
+		v1alpha1.PoolOverGuaranteed:       actionGuarantee,
 		v1alpha1.PoolLayoutInvalid:        actionDivide,
 		v1alpha1.PoolScheduleConflict:     actionSchedule,
 		v1alpha1.PoolUnhealthy:            actionWatch,
