@@ -212,12 +212,12 @@ func (a *Arbiter) coax(t *tenant) {
 		idle = idle || (t.waitsAt(g) && !g.seen.Running)
 		all = all && t.waitsAt(g)
 	}
-	if len(t.gpus) < 2 || !running || !(idle || all) {
+	if len(t.gpus) < 2 || !running || (!idle && !all) {
 		return
 	}
 	for _, g := range t.gates {
 		next := max(g.seen.Launches, g.seen.Waiting) + 1
-		if t.waitsAt(g) && !(idle && g.seen.Running) && next > g.finish {
+		if t.waitsAt(g) && (!idle || !g.seen.Running) && next > g.finish {
 			g.finish = next
 			a.actions = append(a.actions, Action{Verb: Finish, Gate: g.id, Launches: next})
 		}
