@@ -117,7 +117,7 @@ func (p *Preparer) access(grant *Grant, claimUID string, r checkpoint.Result) er
 	}
 	grant.Env = append(grant.Env, access.Env...)
 	for _, m := range access.Mounts {
-		grant.Mounts = append(grant.Mounts, Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath})
+		grant.Mounts = append(grant.Mounts, Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, ReadOnly: m.ReadOnly})
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type Access struct {
 // Mount is a directory of the node at a path of the container.
 type Mount struct {
 	HostPath, ContainerPath string
+	ReadOnly                bool
 }
 
 // Access says what the containers of a client need to reach the daemon that serves it. shareDir is where they find the
@@ -44,7 +45,8 @@ func (d *Door) Access(c Client, shareDir string) (Access, error) {
 	return Access{
 		Env: environment(c, inside),
 		Mounts: []Mount{
-			{HostPath: d.clientPipe(r, c), ContainerPath: inside},
+			// Clients only connect to what is in it; who could write there could remove the way in for all.
+			{HostPath: d.clientPipe(r, c), ContainerPath: inside, ReadOnly: true},
 			// Server and clients meet in files of /dev/shm. All clients of a device see the same ones.
 			{HostPath: d.shm(c.Device), ContainerPath: "/dev/shm"},
 		},

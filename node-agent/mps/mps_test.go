@@ -344,7 +344,7 @@ func TestAccess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := mps.Access{Env: tc.want, Mounts: []mps.Mount{{HostPath: r.pipe(), ContainerPath: "/share/mps"}, shm}}
+			want := mps.Access{Env: tc.want, Mounts: []mps.Mount{{HostPath: r.pipe(), ContainerPath: "/share/mps", ReadOnly: true}, shm}}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("access differs (-want +got):\n%s", diff)
 			}

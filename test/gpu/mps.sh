@@ -85,7 +85,7 @@ waitfor() { # waitfor FILE TEXT
 }
 # shellcheck disable=SC2009,SC2317 # called by check; pgrep does not tell those that have ended apart
 nothing_left() { ! ps -eo stat,args | grep -v '^Z' | grep -q '[n]vidia-cuda-mps'; }
-listed() { "${door[@]}" state | grep -qE "^$1 .*\b$2\b"; }
+listed() { grep -qE "^$1 .*\b$2\b" <<<"$("${door[@]}" state)"; }
 
 [[ $EUID == 0 ]] || { say "SKIP: needs root"; exit 1; }
 unshare -m true || { say "SKIP: mount namespaces are not allowed here"; exit 1; }
