@@ -21,14 +21,17 @@ import (
 	"github.com/sluice-gpu/sluice/test/framework/witness"
 )
 
-// still is for how long nothing more must be allocated once everything is that may be.
-const still = 3 * time.Second
+// still is for how long nothing must change once everything is allocated that may be: what ends may be slow to end.
+const still = 5 * time.Second
 
 // drained is the longest that ledgers may say more than is allocated once nothing more is.
 const drained = 36 * time.Second
 
 // churnEvery is how often a pod ends.
 const churnEvery = 100 * time.Millisecond
+
+// reviveEvery is how often the scheduler is looked after.
+const reviveEvery = 5 * time.Second
 
 const scheduler = "kube-scheduler"
 
@@ -62,7 +65,7 @@ type Outcome struct {
 	Waiting int
 	// Settled is how long it took after the churn until all was allocated that may be.
 	Settled time.Duration
-	// Drained is how long it took from there until the ledgers said so too.
+	// Drained is how long it took, after that had stayed so for a while, until the ledgers said so too.
 	Drained time.Duration
 }
 
@@ -119,13 +122,23 @@ func (s Storm) weather(ctx context.Context, w *witness.Witness, o *Outcome) erro
 		}
 	}
 	<-churned
+	reviving, enough := context.WithCancel(ctx)
+	defer enough()
+	go s.revive(reviving)
 	begin := time.Now()
-	if err := s.until(ctx, fmt.Sprintf("%d claims are allocated", s.Want), func(context.Context) (bool, error) {
-		return s.allocated(w), nil
+	var since time.Time // from when on it has been as it must be
+	if err := s.until(ctx, fmt.Sprintf("%d claims (%v) are allocated and stay so", s.Want, s.Each), func(context.Context) (bool, error) {
+		switch {
+		case !s.allocated(w):
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		return !since.IsZero() && time.Since(since) >= still, nil
 	}, w); err != nil {
 		return err
 	}
-	o.Settled = time.Since(begin)
+	o.Settled = since.Sub(begin)
 	begin = time.Now()
 	draining, end := context.WithTimeout(ctx, drained)
 	defer end()
@@ -133,17 +146,25 @@ func (s Storm) weather(ctx context.Context, w *witness.Witness, o *Outcome) erro
 		return err
 	}
 	o.Drained = time.Since(begin)
-	timer := time.NewTimer(still)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("watching that nothing more is allocated: %w", ctx.Err())
-	case <-timer.C:
-	}
 	if !s.allocated(w) {
 		return fmt.Errorf("allocated are %v, want %d (%v) to stay", s.counts(w), s.Want, s.Each)
 	}
 	return nil
+}
+
+// revive starts the scheduler again where it has ended by itself, as a kubelet would: it ends when its cache contradicts an
+// API server that was away while pods went and came.
+func (s Storm) revive(ctx context.Context) {
+	tick := time.NewTicker(reviveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = s.Stack.Start(ctx, scheduler) // tried again
+		}
+	}
 }
 
 // churn ends pods that have their share, one after another, whatever becomes of it.
