@@ -128,7 +128,7 @@ func (r *Reconciler) lookAtBorrowers(ctx context.Context, state tenants.State, t
 		if err != nil {
 			return nil, err
 		}
-		holders = append(holders, seen.holders(state.Ledger.Namespaces[namespace])...)
+		holders = append(holders, seen.holders(state.Ledger.Namespaces[namespace], now.Add(t.grace+slack))...)
 	}
 	return holders, nil
 }

@@ -21,6 +21,9 @@ import (
 // patience is how long one eviction may take: the API server asks to wait while a disruption budget is being counted.
 const patience = 5 * time.Second
 
+// slack is how far the clocks of the API server and of the manager may be apart.
+const slack = 10 * time.Second
+
 var errPatience = errors.New("an eviction takes too long")
 
 // evict evicts, for each waiting pod all of its victims or none: where a disruption budget forbids one, none is evicted
@@ -47,7 +50,7 @@ func (r *Reconciler) evict(ctx context.Context, ledger string, plan quota.Plan, 
 func (r *Reconciler) evictFor(ctx context.Context, ledger string, victims []quota.Victim, t terms, now time.Time) (blocked bool, err error) {
 	for _, dry := range []bool{true, false} {
 		for i := range victims {
-			why, err := r.evictHolder(ctx, &victims[i], t, dry)
+			why, err := r.evictHolder(ctx, &victims[i], t, now.Add(t.grace+slack), dry)
 			if err != nil {
 				return false, err
 			}
@@ -65,7 +68,7 @@ func (r *Reconciler) evictFor(ctx context.Context, ledger string, victims []quot
 }
 
 // evictHolder evicts the pods of one holder, or asks whether it may. why is what forbids it.
-func (r *Reconciler) evictHolder(ctx context.Context, victim *quota.Victim, t terms, dry bool) (why string, err error) {
+func (r *Reconciler) evictHolder(ctx context.Context, victim *quota.Victim, t terms, by time.Time, dry bool) (why string, err error) {
 	for _, name := range victim.Pods {
 		pod := &corev1.Pod{}
 		if err := r.Live.Get(ctx, client.ObjectKey{Namespace: victim.Namespace, Name: name}, pod); err != nil {
@@ -74,7 +77,7 @@ func (r *Reconciler) evictHolder(ctx context.Context, victim *quota.Victim, t te
 			}
 			return "", fmt.Errorf("reading pod %s/%s before its eviction: %w", victim.Namespace, name, err)
 		}
-		if !runs(pod) {
+		if !runs(pod, by) {
 			continue
 		}
 		if !dry {
@@ -114,6 +117,9 @@ func (r *Reconciler) evictPod(ctx context.Context, pod *corev1.Pod, t terms, dry
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return "", nil
 	case apierrors.IsTooManyRequests(err):
+		return err.Error(), nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		// As where somebody's admission policy protects a pod, or where its namespace is being deleted. Others may give.
 		return err.Error(), nil
 	case apierrors.IsInternalError(err):
 		// As where several disruption budgets choose one pod, which the Eviction API does not serve.

@@ -35,8 +35,9 @@ type look struct {
 // holders are those that end together, and what is about to be free by itself.
 //
 // A claim that is used by something else than pods can be freed by nobody here, so it is left out: it stays held. What
-// the ledger still counts of claims that are gone, or whose pods are gone, is about to be free.
-func (l *look) holders(entry quota.Entry) []quota.Holder {
+// the ledger still counts of claims that are gone, or whose pods are gone, is about to be free. A pod that was deleted but
+// may take longer to end than until by, as whoever deleted it says, holds its devices like any other.
+func (l *look) holders(entry quota.Entry, by time.Time) []quota.Holder {
 	groups := l.together()
 	found := make([]quota.Holder, 0, len(groups)+1)
 	seen := quota.Charges{}
@@ -44,7 +45,7 @@ func (l *look) holders(entry quota.Entry) []quota.Holder {
 		seen.AddAll(c.charges)
 	}
 	for _, g := range groups {
-		if holder, evictable := l.holder(g); evictable {
+		if holder, evictable := l.holder(g, by); evictable {
 			found = append(found, holder)
 		}
 	}
@@ -104,7 +105,7 @@ func (l *look) together() [][]int {
 }
 
 // holder is what a group of claims and their pods is to the plan.
-func (l *look) holder(group []int) (quota.Holder, bool) {
+func (l *look) holder(group []int, by time.Time) (quota.Holder, bool) {
 	h := quota.Holder{Namespace: l.namespace, Charges: quota.Charges{}, Ending: true}
 	priority := map[string]int32{}
 	for _, i := range group {
@@ -117,7 +118,7 @@ func (l *look) holder(group []int) (quota.Holder, bool) {
 			if consumer.APIGroup != "" || consumer.Resource != "pods" {
 				return quota.Holder{}, false
 			}
-			if pod := l.pods[consumer.UID]; pod != nil && runs(pod) {
+			if pod := l.pods[consumer.UID]; pod != nil && runs(pod, by) {
 				h.Ending = false
 				priority[pod.Name] = ptr.Deref(pod.Spec.Priority, 0)
 			}
@@ -130,10 +131,10 @@ func (l *look) holder(group []int) (quota.Holder, bool) {
 	return h, true
 }
 
-// runs says whether a pod holds its devices until it is asked to end.
-func runs(pod *corev1.Pod) bool {
+// runs says whether a pod holds its devices until it is asked to end, or for longer than until by although it was.
+func runs(pod *corev1.Pod, by time.Time) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return pod.DeletionTimestamp.IsZero() && !ended
+	return !ended && (pod.DeletionTimestamp.IsZero() || pod.DeletionTimestamp.After(by))
 }
 
 func allocated(claim *resourceapi.ResourceClaim) time.Time {

@@ -31,6 +31,11 @@ func pod(name string, priority int32, options ...func(*corev1.Pod)) *corev1.Pod 
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(noon())) }
 
+// lingering was deleted by somebody who gave it a day.
+func lingering(p *corev1.Pod) {
+	p.DeletionTimestamp = ptr.To(metav1.NewTime(noon().Add(24 * time.Hour)))
+}
+
 func done(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 
 // claim is an allocated claim of one GPU that is reserved for pods, made so many seconds after noon.
@@ -91,6 +96,11 @@ func TestHolders(t *testing.T) {
 			claims: []held{claim("c", 1, "p", "q")}, pods: []*corev1.Pod{pod("p", 0, deleted), pod("q", 0)},
 			want: []quota.Holder{{Pods: []string{"q"}, Since: at(1), Charges: gpus(1)}},
 		},
+		{
+			name: "a pod that was given a day to end holds as one that was not asked to", counted: 1,
+			claims: []held{claim("c", 1, "p")}, pods: []*corev1.Pod{pod("p", 0, lingering)},
+			want: []quota.Holder{{Pods: []string{"p"}, Since: at(1), Charges: gpus(1)}},
+		},
 		{name: "what something else than a pod uses is nobody's to end", claims: []held{elsewhere}, counted: 1},
 		{
 			name: "what the ledger counts of claims that are gone is about to be free", counted: 3,
@@ -116,7 +126,7 @@ func TestHolders(t *testing.T) {
 			for i := range tc.want {
 				tc.want[i].Namespace = "team"
 			}
-			got := l.holders(quota.Entry{Version: "1", Counted: gpus(tc.counted), Unknown: tc.unknown})
+			got := l.holders(quota.Entry{Version: "1", Counted: gpus(tc.counted), Unknown: tc.unknown}, noon().Add(time.Minute))
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("holders (-want +got):\n%s", diff)
 			}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
 // Ask is an allocation that waits for a verdict.
@@ -45,6 +47,22 @@ func (l *Ledger) Reserve(ask Ask, now time.Time) {
 // Release forgets a reservation of which it is certain that nothing will be stored: the ledger was written, but no
 // answer was given and none will be.
 func (l *Ledger) Release(uid string) { delete(l.Reservations, uid) }
+
+// hasRoom says whether a namespace may have one more reservation. In a cohort it takes at most half of what the others
+// leave, so that none fills the ledger for all.
+func (l *Ledger) hasRoom(namespace string, cohort bool) bool {
+	own := 0
+	for _, r := range l.Reservations {
+		if r.Namespace == namespace {
+			own++
+		}
+	}
+	others := len(l.Reservations) - own
+	if !cohort {
+		return own+others < v1alpha1.MaxLedgerReservations
+	}
+	return 2*own < v1alpha1.MaxLedgerReservations-others
+}
 
 func (l *Ledger) reserved(uid string) bool {
 	_, found := l.Reservations[uid]

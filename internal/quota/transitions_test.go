@@ -4,6 +4,7 @@ package quota
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -150,5 +151,34 @@ func TestAnExpiryIsNotWrittenEarlier(t *testing.T) {
 		if got := microTime(at); got.Time.Before(at) {
 			t.Errorf("%s is written as %s", at, got)
 		}
+	}
+}
+
+func TestNoNamespaceFillsTheLedgerOfACohort(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		own, others int
+		cohort      bool
+		want        bool
+	}{
+		{name: "alone it may fill it", own: v1alpha1.MaxLedgerReservations - 1, want: true},
+		{name: "and no more", own: v1alpha1.MaxLedgerReservations},
+		{name: "in a cohort it may take half", own: v1alpha1.MaxLedgerReservations/2 - 1, cohort: true, want: true},
+		{name: "and no more than half", own: v1alpha1.MaxLedgerReservations / 2, cohort: true},
+		{name: "of what another left there is room", others: v1alpha1.MaxLedgerReservations / 2, cohort: true, want: true},
+		{name: "where the others have it all there is none", others: v1alpha1.MaxLedgerReservations, cohort: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := NewLedger("l")
+			for i := range tc.own {
+				l.Reservations[fmt.Sprintf("own-%d", i)] = Reservation{Namespace: "own"}
+			}
+			for i := range tc.others {
+				l.Reservations[fmt.Sprintf("other-%d", i)] = Reservation{Namespace: "other"}
+			}
+			if got := l.hasRoom("own", tc.cohort); got != tc.want {
+				t.Errorf("room: got %v, want %v", got, tc.want)
+			}
+		})
 	}
 }

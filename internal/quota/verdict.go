@@ -4,8 +4,6 @@ package quota
 
 import (
 	"time"
-
-	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
 // Reason is why something is refused.
@@ -79,7 +77,7 @@ func (d *Domain) Verdict(l *Ledger, ask Ask, now time.Time) *Refusal {
 		return notDescribed(ask.Namespace, entry.Unknown)
 	case !found || entry.Version == "" || entry.MovedTo != "":
 		return notCounted(ask.Namespace)
-	case len(l.Reservations) >= v1alpha1.MaxLedgerReservations && !l.reserved(ask.UID):
+	case !l.reserved(ask.UID) && !l.hasRoom(ask.Namespace, len(d.Namespaces()) > 1):
 		return busy(ask.Namespace)
 	}
 	return d.fits(l, l.use(ask.UID), asking{namespace: ask.Namespace, cost: ask.Charges, now: now, made: ask.Since})

@@ -6,6 +6,7 @@ package count
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -69,10 +70,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if domain == nil {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	if err := r.takeOver(ctx, domain); err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: again}, r.count(ctx, domain)
+	// What is counted already stays true also where a namespace cannot be taken over.
+	return ctrl.Result{RequeueAfter: again}, errors.Join(r.takeOver(ctx, domain), r.count(ctx, domain))
 }
 
 // settle forgets namespaces that are judged elsewhere by now, or not at all, and says when a reservation ends next.

@@ -4,6 +4,7 @@ package count
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,19 +17,30 @@ import (
 // happens in between, at most one judges. A namespace that none knows is counted as the API server has it.
 func (r *Reconciler) takeOver(ctx context.Context, domain *quota.Domain) error {
 	var missing []string
+	var room int
+	known := map[string]bool{}
 	err := r.Ledgers.Change(ctx, domain.Ledger, func(l *quota.Ledger, _ time.Time) (bool, error) {
-		missing = l.Missing(domain)
+		missing, room = l.Missing(domain), v1alpha1.MaxLedgerNamespaces-len(l.Namespaces)
+		for namespace := range l.Namespaces {
+			known[namespace] = true
+		}
 		return false, nil
 	})
 	if err != nil {
 		return fmt.Errorf("reading ledger %s: %w", domain.Ledger, err)
 	}
+	var failed error
 	for _, namespace := range missing {
-		if err := r.takeOverOne(ctx, domain.Ledger, namespace); err != nil {
-			return err
+		if !known[namespace] {
+			if room--; room < 0 {
+				failed = errors.Join(failed, fmt.Errorf("namespace %s is not counted: ledger %s has %d namespaces, and a cohort has no more",
+					namespace, domain.Ledger, v1alpha1.MaxLedgerNamespaces))
+				continue
+			}
 		}
+		failed = errors.Join(failed, r.takeOverOne(ctx, domain.Ledger, namespace))
 	}
-	return nil
+	return failed
 }
 
 func (r *Reconciler) takeOverOne(ctx context.Context, name, namespace string) error {

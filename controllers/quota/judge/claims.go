@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,9 @@ const ClaimsPath = "/judge-claims"
 
 // answerIn is how long a verdict may take: a little less than the API server waits for it.
 const answerIn = 9 * time.Second
+
+// maxVersion is the longest resourceVersion that a ledger holds.
+const maxVersion = 64
 
 // Charger has an allocation allowed: nil once its cost is reserved, a *quota.Refusal where it does not fit, and another
 // error where nothing was decided.
@@ -80,6 +84,11 @@ func (j *Claims) Handle(ctx context.Context, review admission.Request) admission
 	if err := j.Decoder.DecodeRaw(review.OldObject, before); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the claim as it was: %w", err))
 	}
+	if _, err := resourceversion.CompareResourceVersion(before.ResourceVersion, before.ResourceVersion); err != nil ||
+		len(before.ResourceVersion) > maxVersion {
+		// A ledger cannot hold such a version, and one write serves all who wait for the same ledger.
+		return admission.Errored(http.StatusBadRequest, errors.New("the claim as it was has no resourceVersion"))
+	}
 	if claim.Status.Allocation == nil || before.Status.Allocation != nil {
 		return admission.Allowed("")
 	}
@@ -112,6 +121,10 @@ func (j *Claims) judge(ctx context.Context, claim, before *resourceapi.ResourceC
 	if err != nil || len(grants) == 0 {
 		return err //nolint:wrapcheck // for people already
 	}
+	// Before anything is said of a namespace: whoever reaches this server can ask.
+	if err := j.exists(ctx, claim); err != nil {
+		return err
+	}
 	domain, err := j.Sight.DomainOf(ctx, claim.Namespace)
 	if err != nil {
 		return fmt.Errorf("reading the quotas of namespace %s: %w", claim.Namespace, err)
@@ -131,9 +144,6 @@ func (j *Claims) judge(ctx context.Context, claim, before *resourceapi.ResourceC
 	}
 	if dryRun {
 		return j.tryOut(ctx, domain, ask)
-	}
-	if err := j.exists(ctx, claim); err != nil {
-		return err
 	}
 	start := j.Clock.Now()
 	defer func() { j.Notes.charged(j.Clock.Since(start)) }()

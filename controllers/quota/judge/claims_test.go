@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,13 @@ func claimOf() *resourceapi.ResourceClaim {
 	}
 }
 
+// versioned is the same claim in a version that somebody made up.
+func versioned(version string) *resourceapi.ResourceClaim {
+	claim := claimOf()
+	claim.ResourceVersion = version
+	return claim
+}
+
 func result(driver string, admin bool) resourceapi.DeviceRequestAllocationResult {
 	r := resourceapi.DeviceRequestAllocationResult{
 		Request: "r", Driver: driver, Pool: "n", Device: "gpu-0",
@@ -211,6 +219,19 @@ func TestAllocations(t *testing.T) {
 			name: "an invented claim is not charged", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, missing: true,
 			code: http.StatusServiceUnavailable, message: `this allocation is tried again: Operation cannot be fulfilled on resourceclaims.resource.k8s.io "c": ` +
 				"the claim is not there, or is allocated already",
+		},
+		{
+			name: "of an invented claim nothing is told", quotas: []v1alpha1.GPUQuota{small}, claim: ours, missing: true, dryRun: true,
+			code: http.StatusServiceUnavailable, message: `this allocation is tried again: Operation cannot be fulfilled on resourceclaims.resource.k8s.io "c": ` +
+				"the claim is not there, or is allocated already",
+		},
+		{
+			name: "what no ledger can hold is not written", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, old: versioned(""),
+			code: http.StatusBadRequest, message: "the claim as it was has no resourceVersion",
+		},
+		{
+			name: "nor what it has no room for", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, old: versioned(strings.Repeat("9", 65)),
+			code: http.StatusBadRequest, message: "the claim as it was has no resourceVersion",
 		},
 		{
 			name: "nor one that is allocated already", quotas: []v1alpha1.GPUQuota{bounded}, claim: ours, stored: ours,

@@ -44,6 +44,13 @@ func (w *Writer) carryOut(ctx context.Context, ledger string, q *queue, batch []
 		}
 		// What is known may be what the API server has no more.
 		q.known = nil
+		if apierrors.IsInvalid(err) && len(batch) > 1 {
+			// One of them orders what no ledger can hold, which is not the others' fault.
+			for _, o := range batch {
+				w.carryOut(ctx, ledger, q, []*order{o})
+			}
+			return
+		}
 		failure := ErrTryAgain
 		if mayPass(err) && conflicts >= giveWay && !w.leads() {
 			failure = ErrContended

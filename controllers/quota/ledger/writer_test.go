@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -192,6 +193,38 @@ func TestWhatArrivesTogetherIsWrittenTogether(t *testing.T) {
 	if got := updates.Load(); got > 10 {
 		t.Errorf("50 charges took %d writes", got)
 	}
+}
+
+func TestWhatNoLedgerCanHoldFailsAlone(t *testing.T) {
+	begun, slow := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	c := newClient(t, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+		first.Do(func() {
+			close(begun)
+			<-slow
+		})
+		if _, bad := quota.ReadLedger(o.(*v1alpha1.GPULedger)).Reservations["bad"]; bad {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "GPULedger"}, name, nil)
+		}
+		return c.Update(ctx, o, options...)
+	}}, counted())
+	w := newWriter(c, newSight("100"), clock.RealClock{})
+	var wait sync.WaitGroup
+	charge := func(uid string, want bool) {
+		wait.Go(func() {
+			if err := w.Charge(t.Context(), name, ask(uid)); (err == nil) != want {
+				t.Errorf("%s: %v", uid, err)
+			}
+		})
+	}
+	charge("first", true)
+	<-begun
+	charge("bad", false)
+	for i := range 10 {
+		charge(fmt.Sprintf("uid-%d", i), true)
+	}
+	close(slow)
+	wait.Wait()
 }
 
 func TestAnExpiredReservationEndsOnlyByALook(t *testing.T) {
