@@ -4,6 +4,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -45,6 +47,7 @@ type world struct {
 
 	done      []string          // evictions and events, in order
 	forbidden map[string]bool   // pods that a disruption budget protects
+	policed   map[string]bool   // pods that somebody's admission policy protects
 	graces    map[string]int64  // by pod
 	wrote     int               // writes of the ledger
 	said      map[string]string // notes by event
@@ -107,7 +110,7 @@ func newWorld(t *testing.T, pods ...*corev1.Pod) *world {
 	}
 	w := &world{
 		T: t, clock: clocktesting.NewFakeClock(noon()), ledger: quota.NewLedger("cohort-c"),
-		forbidden: map[string]bool{}, graces: map[string]int64{}, said: map[string]string{},
+		forbidden: map[string]bool{}, policed: map[string]bool{}, graces: map[string]int64{}, said: map[string]string{},
 	}
 	pool := &v1alpha1.GPUPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	pool.Spec.Tenancy.ReclaimGracePeriodSeconds = ptr.To[int32](20)
@@ -140,6 +143,9 @@ func (w *world) evicts(ctx context.Context, c client.Client, _ string, object, s
 	eviction, ok := subResource.(*policyv1.Eviction)
 	if !ok {
 		w.Fatalf("want an eviction, got %T", subResource)
+	}
+	if w.policed[object.GetName()] {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, object.GetName(), errors.New("a policy keeps it"))
 	}
 	if w.forbidden[object.GetName()] {
 		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
@@ -216,6 +222,14 @@ func TestADisruptionBudgetSendsItToTheNext(t *testing.T) {
 	}
 	w.reconcile()
 	w.wantDone("QuotaReclaiming old", "evict old", "QuotaReclaimed old")
+}
+
+func TestAPolicySendsItToTheNext(t *testing.T) {
+	w := newWorld(t, pod("kept", 0), pod("old", 0), pod("new", 0))
+	w.policed["new"] = true
+	w.reconcile()
+	w.reconcile()
+	w.wantDone("write the ledger", "QuotaReclaimBlocked first", "QuotaReclaiming old", "evict old", "QuotaReclaimed old")
 }
 
 func TestWhereEveryBudgetForbidsNobodyIsEvicted(t *testing.T) {

@@ -165,15 +165,21 @@ func TestAQuotaInUseIsNotDeleted(t *testing.T) {
 	pod := limits("pod", "1Gi")
 	s.create(pod)
 	s.scheduled(pod)
-	keeper := s.account("keeper", s.role("keeper", "get", "delete"))
+	keeper := s.account("keeper", s.role("keeper", "get", "delete", "deletecollection"))
+	all := func() error {
+		return keeper.DeleteAllOf(t.Context(), &v1alpha1.GPUQuota{}, client.InNamespace(s.namespace))
+	}
 	if err := keeper.Delete(t.Context(), q.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "delete-in-use") {
 		t.Errorf("deleting a quota in use: got %v, want Forbidden that names the verb", err)
+	}
+	if err := all(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is in use") {
+		t.Errorf("deleting all quotas, of which one is in use: got %v, want Forbidden that says so", err)
 	}
 	s.used(q, quota.Amounts{"gpus": 1})
 	s.release()
 	s.used(q, quota.Amounts{"gpus": 0})
-	if err := keeper.Delete(t.Context(), q.DeepCopy()); err != nil {
-		t.Errorf("deleting a quota that is not in use: %v", err)
+	if err := all(); err != nil {
+		t.Errorf("deleting all quotas, none of which is in use: %v", err)
 	}
 }
 
