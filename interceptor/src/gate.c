@@ -50,7 +50,8 @@ uint32_t gate_finish(const struct gate *gate, uint32_t sequence) {
 uint32_t gate_rate(const struct gate *gate) {
     uint32_t share = share_compute(gate->share), processes = ledger_working(&gate->share->ledger);
     if (share == 0) share = 100; // one point
-    return share / (processes == 0 ? 1 : processes);
+    uint32_t rate = share / (processes == 0 ? 1 : processes);
+    return rate == 0 ? 1 : rate;
 }
 
 void gate_say(struct gate *gate, uint32_t launches, uint32_t bits) {
@@ -74,6 +75,8 @@ void gate_want(struct gate *gate) {
     __atomic_store_n(pace, said | SLUICE_PACE_WANTS, __ATOMIC_RELEASE);
     bell_ring(&gate->bell, gate->share->directory);
 }
+
+void gate_remind(struct gate *gate) { bell_ring(&gate->bell, gate->share->directory); }
 
 struct sluice_usage *gate_usage(const struct gate *gate) { return gate->share->ledger.page; }
 

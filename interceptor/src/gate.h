@@ -41,6 +41,8 @@ uint32_t gate_rate(const struct gate *gate);
 // What the process says. WANTS that is new, and DRAINED, ring the bell.
 void gate_say(struct gate *gate, uint32_t launches, uint32_t bits);
 void gate_want(struct gate *gate);
+// Rings the bell although nothing is new.
+void gate_remind(struct gate *gate);
 
 // The counters of the share; NULL where there are none.
 struct sluice_usage *gate_usage(const struct gate *gate);

@@ -97,19 +97,18 @@ static void *run(void *argument) {
         uint64_t until = act_all(process, words, &count);
         wait(words, count, process->device_count == 1, until);
     }
-    __atomic_store_n(&process->helper, HELPER_STOPPED, __ATOMIC_RELEASE);
+    __atomic_store_n(&process->helper, HELPER_MISSING, __ATOMIC_RELEASE);
     syscall(SYS_futex, &process->helper, FUTEX_WAKE, 1, NULL, NULL, 0);
     return NULL;
 }
 
-// Before the driver ends: from here on launches pass.
+// Before the driver ends. Launches of exit handlers, and of threads meanwhile, are paced on as where there is no helper.
 static void stop(void *argument) {
     struct process *process = __atomic_load_n(&sluice_process, __ATOMIC_ACQUIRE);
     (void)argument; // a sanitizer in the program loses it
     uint32_t runs = HELPER_RUNS;
     struct timespec time = {.tv_nsec = STOP_WAIT};
-    process_paces(process, PACING_SOME, PACING_NONE);
-    if (!__atomic_compare_exchange_n(&process->helper, &runs, HELPER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+    if (process == NULL || !__atomic_compare_exchange_n(&process->helper, &runs, HELPER_STOPS, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
     helper_call(process);
     syscall(SYS_futex, &process->helper, FUTEX_WAIT, HELPER_STOPS, &time, NULL, 0);
 }

@@ -7,7 +7,7 @@
 
 #include "process.h"
 
-enum helper { HELPER_NONE, HELPER_RUNS, HELPER_MISSING, HELPER_STOPS, HELPER_STOPPED };
+enum helper { HELPER_NONE, HELPER_RUNS, HELPER_MISSING, HELPER_STOPS };
 
 // Starts the thread at the first work, unless it runs or cannot be had.
 void helper_start(struct process *process);

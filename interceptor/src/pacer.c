@@ -160,12 +160,16 @@ static void sleep_for(int64_t ns) {
     nanosleep(&time, NULL);
 }
 
-// Waits at the gate, without the lock meanwhile.
-static void wait_at_gate(struct pacer *pacer, const struct pacer_place *place, uint64_t now, uint64_t since) {
+// Waits at the gate, without the lock meanwhile. Where it is long, the bell may have been lost with its descriptor, or the process
+// been taken for dead with its lock: it rings again, ever more seldom.
+static void wait_at_gate(struct pacer *pacer, const struct pacer_place *place, uint64_t now, uint64_t since, uint64_t *again) {
     struct timespec time = {.tv_nsec = (long)(place->until > now ? place->until - now : 1)};
+    bool remind = now - since > *again;
+    if (remind) *again = 2 * (now - since);
     for (int i = 0; i < pacer->gate_count; i++) {
         if (gate_paces(&pacer->gates[i])) gate_want(&pacer->gates[i]);
         if (now - since > RENEW_AFTER) ledger_renew(&pacer->gates[i].share->ledger);
+        if (remind && gate_paces(&pacer->gates[i])) gate_remind(&pacer->gates[i]);
     }
     lock_drop(&pacer->lock);
     syscall(SYS_futex, place->word, FUTEX_WAIT, place->value, &time, NULL, 0);
@@ -181,12 +185,12 @@ static void act(struct pacer *pacer, cu_context context) {
 static void pass_gate(struct pacer_launch *launch) {
     struct pacer *pacer = launch->pacer;
     struct pacer_place place;
-    uint64_t began = pacer_now(), now = began;
+    uint64_t began = pacer_now(), now = began, again = RENEW_AFTER;
     if (pacer_admit(pacer, now, &place)) return;
     if (launch->lane != NULL) pacer_close_batch(pacer, launch->lane);
     pacer->waiters++;
     do {
-        wait_at_gate(pacer, &place, now, began);
+        wait_at_gate(pacer, &place, now, began, &again);
         // The helper's work, where there is no helper.
         if (__atomic_load_n(&pacer->process->helper, __ATOMIC_ACQUIRE) == HELPER_MISSING) act(pacer, launch->context);
         now = pacer_now();

@@ -2,6 +2,8 @@
 
 package arbiter
 
+import "slices"
+
 // act notes that something is to be done with each gate of a tenant.
 func (a *Arbiter) act(t *tenant, action Action) {
 	for _, g := range t.gates {
@@ -346,12 +348,13 @@ func (t *tenant) used(now Time) Time {
 		measured = max(measured, Time(min(g.seen.GPUTime-g.base, uint64(Forever))))
 		g.base = g.seen.GPUTime
 	}
-	// Beside others it had half of the GPU at least.
+	// Beside others it had half of the GPU at least, and all of it where there were none.
 	least := elapsed
-	if t.state == Overrunning {
+	if t.state == Overrunning && t.beside() {
 		least -= (now - t.overrunAt) / 2
 	}
-	used := max(min(measured, elapsed), least*9/10-millisecond)
+	// A tenant that measures nothing, or says so, gains no more than a tenth and what a switch may cost: a fifth at most.
+	used := max(min(measured, elapsed), least*9/10-min(unmeasured, least/10))
 	switch {
 	case !t.ran:
 		used = elapsed
@@ -361,6 +364,11 @@ func (t *tenant) used(now Time) Time {
 		used = elapsed + switchCost
 	}
 	return used
+}
+
+// beside says whether others were given one of the tenant's GPUs since its slice should have been over.
+func (t *tenant) beside() bool {
+	return slices.ContainsFunc(t.gpus, func(g *gpu) bool { return g.at >= t.overrunAt })
 }
 
 // contended says whether another tenant wants the GPU.

@@ -35,6 +35,9 @@ const (
 	closingTime = 300 * microsecond
 	// lifeCheck is the time between two questions whether the processes of a share live.
 	lifeCheck = 250 * millisecond
+	// unmeasured is what a slice may lose between its opening and its first kernel, and between its last and the look that finds it
+	// done.
+	unmeasured = 300 * microsecond
 	// coaxEvery is the time between two looks whether the processes of a gang that overruns wait for each other.
 	coaxEvery = 10 * millisecond
 	// absenceMin and absenceMax bound how long a tenant of which nobody comes is given no slice.

@@ -5,6 +5,7 @@ package arbiter
 import (
 	"math"
 	"runtime"
+	"slices"
 
 	decide "github.com/sluice-gpu/sluice/internal/arbiter"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
@@ -261,6 +262,7 @@ func (a *Arbiter) leave(turn *limits.Turn) {
 			a.masked--
 		}
 		a.seats[i] = nil
+		a.rung = slices.DeleteFunc(a.rung, func(other *seat) bool { return other == s })
 		turn.Set(limits.GateNone)
 		a.note(turn.Wake())
 		a.note(turn.Close())

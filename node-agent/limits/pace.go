@@ -50,6 +50,14 @@ type deadSlot struct {
 // for death may have been a lock that was lost and taken anew.
 const askAgain = 250_000_000
 
+// mostAsked is what questions for lives may cost in one reading, in ns. The kernel answers by going through all locks of the
+// ledger, of which a tenant can take any number. What is not asked counts as it was; and a share whose answers are slow is asked
+// the more seldom, so that no more than one part in askRarely of the thread's time goes there.
+const (
+	mostAsked = 500_000
+	askRarely = 20
+)
+
 // Read reads what the processes say. Where live is true, each that wants something or runs is asked of the kernel. The list
 // holds until the next call.
 func (t *Turn) Read(now int64, live bool) (Paces, error) {
@@ -58,6 +66,7 @@ func (t *Turn) Read(now int64, live bool) (Paces, error) {
 		return Paces{}, err
 	}
 	t.paces = t.paces[:0]
+	t.asked = 0
 	for i := range used {
 		slot := t.buffer[slotsOffset+i*slotSize:][:slotSize]
 		stamp, pace := binary.NativeEndian.Uint64(slot[stampOffset:]), binary.NativeEndian.Uint64(slot[paceOffset:])
@@ -74,6 +83,11 @@ func (t *Turn) Read(now int64, live bool) (Paces, error) {
 			})
 		}
 	}
+	if t.asked > mostAsked {
+		t.quiet = now + askRarely*t.asked
+	} else if live && now >= t.quiet {
+		t.from = 0
+	}
 	return Paces{List: t.paces, GPUTime: binary.NativeEndian.Uint64(t.buffer[gpuTimeOffset:])}, nil
 }
 
@@ -84,7 +98,20 @@ func (t *Turn) counts(i int, stamp, pace uint64, now int64, live bool) (bool, er
 	if uint32(pace)&(PaceWants|PaceRuns) == 0 || (!dead && !live) || (dead && !live && now-known.asked < askAgain) {
 		return !dead, nil
 	}
+	if now < t.quiet || i < t.from || t.asked > mostAsked {
+		return !dead, nil
+	}
+	begun, err := spent()
+	if err != nil {
+		return false, err
+	}
 	alive, err := locked(t.usage, slotsOffset+int64(i)*slotSize)
+	if ended, clock := spent(); clock == nil {
+		t.asked += ended - begun
+	}
+	if t.asked > mostAsked {
+		t.from = i + 1
+	}
 	if err != nil {
 		return false, fmt.Errorf("asking for the lock of slot %d of share %d of claim %s: %w", i, t.Index, t.ClaimUID, err)
 	}
@@ -136,4 +163,11 @@ func locked(fd int, at int64) (bool, error) {
 			return lock.Type != unix.F_UNLCK, err //nolint:wrapcheck // the caller says which lock
 		}
 	}
+}
+
+// spent is the CPU time of the thread. What others took from it meanwhile is no fault of the tenant's.
+func spent() (int64, error) {
+	var now unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
+	return now.Nano(), err //nolint:wrapcheck // the caller says what was asked
 }

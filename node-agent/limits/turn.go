@@ -55,6 +55,10 @@ type Turn struct {
 	buffer  []byte
 	dead    []deadSlot
 	paces   []Pace
+	// asked is what questions for lives have cost of this reading, in ns; from is the slot at which the next begins, and none is
+	// asked before quiet.
+	asked, quiet int64
+	from         int
 }
 
 // Turn opens a share to be arbitrated. Without one that is complete and held inside its processes it is ErrNoShare.
