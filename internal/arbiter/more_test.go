@@ -109,7 +109,7 @@ func TestNobodyGainsByBadManners(t *testing.T) {
 	}{
 		{name: "one that never drains is run beside", bad: &proc{kernel: 0}, good: 48},
 		{name: "one that says nothing when it has drained is left out", bad: &proc{kernel: 500 * us, deaf: true}, good: 97},
-		{name: "one that says that it used nothing gains a tenth and a millisecond", bad: &proc{kernel: 500 * us, lie: 1e-9}, good: 45},
+		{name: "one that says that it used nothing gains a fifth at most", bad: &proc{kernel: 500 * us, lie: 1e-9}, good: 45},
 		{name: "one that says that it used everything loses", bad: &proc{kernel: 500 * us, lie: 1000}, good: 49},
 		{name: "one that rings all the time gains nothing", bad: &proc{kernel: 500 * us, noisy: true}, good: 49},
 		{name: "one that wakes for nothing all the time gains nothing", bad: &proc{kernel: 50 * us, every: 3 * ms, work: 50 * us}, good: 49},
@@ -125,6 +125,26 @@ func TestNobodyGainsByBadManners(t *testing.T) {
 			t.Logf("good %.2f, bad %.2f, overruns %d, %d steps a second", got, portion(bad, 40*sec), bad.overruns, s.steps/40)
 			if got < tc.good {
 				t.Errorf("the other tenant had %.2f points, want at least %.1f", got, tc.good)
+			}
+		})
+	}
+}
+
+func TestACapHoldsForWhoSaysThatItUsedNothing(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		kernel arbiter.Time
+		most   float64
+	}{
+		{name: "with short kernels it gains a fifth at most", kernel: 500 * us, most: 12},
+		{name: "with kernels that overrun alone on the GPU too", kernel: 500 * ms, most: 13},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSim(t, 7)
+			liar := s.share("liar", 0, 1000, true, &proc{kernel: tc.kernel, lie: 1e-9})
+			s.run(60 * sec)
+			if got := portion(liar, 60*sec); got > tc.most {
+				t.Errorf("a cap of 10 points had %.2f", got)
 			}
 		})
 	}
