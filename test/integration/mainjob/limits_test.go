@@ -23,7 +23,7 @@ const (
 	offsetMagic, offsetVersion        = 0, 4
 	offsetMemoryLimit                 = 48
 	offsetComputeShare, offsetEnforce = 72, 80
-	magicOfLimits, versionOfLimits    = 0x45434c53, 1
+	magicOfLimits, versionOfLimits    = 0x45434c53, 2
 	enforceMemoryAndCompute           = 3
 )
 
