@@ -70,7 +70,7 @@ func TestATenantAloneIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	a, _ := r.arbitrate()
 	r.tenant(r.share("a", 10))
-	r.eventually("open", 10*time.Second, func() bool { return standing(t, a, "a").State == decide.Opened })
+	r.eventually("open", func() bool { return standing(t, a, "a").State == decide.Opened })
 	pass(500 * time.Millisecond)
 	if s := standing(t, a, "a"); s.Slices != 1 {
 		t.Errorf("it had %d slices", s.Slices)
@@ -81,10 +81,10 @@ func TestWhoComesLaterIsFoundAndServed(t *testing.T) {
 	r := newRig(t)
 	a, _ := r.arbitrate()
 	r.tenant(r.share("a", 50))
-	r.eventually("open", 10*time.Second, func() bool { return standing(t, a, "a").State == decide.Opened })
+	r.eventually("open", func() bool { return standing(t, a, "a").State == decide.Opened })
 	// As an agent that is not active makes one.
 	dir := r.share("b", 50)
-	r.eventually("found", 10*time.Second, func() bool { return standing(t, a, "b").ClaimUID == "b" })
+	r.eventually("found", func() bool { return standing(t, a, "b").ClaimUID == "b" })
 	p := r.tenant("--work", "1000", "--rest", "20000", dir)
 	pass(time.Second)
 	if got := p.end()[0]; got.slices < 5 || got.longest > 500*time.Millisecond {
@@ -97,12 +97,12 @@ func TestAChangeReachesARunningShare(t *testing.T) {
 	a, _ := r.arbitrate()
 	dir := r.share("a", 20)
 	p := r.tenant("--drain", "100", dir)
-	r.eventually("open", 10*time.Second, func() bool { return standing(t, a, "a").State == decide.Opened })
+	r.eventually("open", func() bool { return standing(t, a, "a").State == decide.Opened })
 	if err := r.door.SetPolicy("a", 0, limits.PolicyCap); err != nil {
 		t.Fatal(err)
 	}
 	a.Refresh()
-	r.eventually("capped", 10*time.Second, func() bool { return standing(t, a, "a").Slices > 3 })
+	r.eventually("capped", func() bool { return standing(t, a, "a").Slices > 3 })
 	p.end()
 }
 
@@ -114,7 +114,7 @@ func TestAnEndLeavesGatesToTheirProcesses(t *testing.T) {
 		t.Errorf("at the beginning the gate is %d, want it shut", got)
 	}
 	r.tenant(dir)
-	r.eventually("open", 10*time.Second, func() bool { return r.state(dir) == gateOpen })
+	r.eventually("open", func() bool { return r.state(dir) == gateOpen })
 	stop()
 	for _, d := range []string{dir, idle} {
 		if got := r.state(d); got != gateNone {
@@ -122,7 +122,7 @@ func TestAnEndLeavesGatesToTheirProcesses(t *testing.T) {
 		}
 	}
 	a, _ := r.arbitrate()
-	r.eventually("open again", 10*time.Second, func() bool { return standing(t, a, "a").State == decide.Opened })
+	r.eventually("open again", func() bool { return standing(t, a, "a").State == decide.Opened })
 }
 
 func TestTheKilledAndTheStoppedHoldNobodyUp(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTheKilledAndTheStoppedHoldNobodyUp(t *testing.T) {
 			bad := r.tenant(r.share("bad", 50))
 			good := r.share("good", 50)
 			p := r.tenant(good)
-			r.eventually("both ran", 10*time.Second, func() bool {
+			r.eventually("both ran", func() bool {
 				return standing(t, a, "bad").Slices > 3 && standing(t, a, "good").Slices > 3
 			})
 			if err := bad.cmd.Process.Signal(signal); err != nil {
@@ -148,7 +148,7 @@ func TestTheKilledAndTheStoppedHoldNobodyUp(t *testing.T) {
 			if got.State != decide.Opened && got.Charged-before < decide.Time(400*time.Millisecond) {
 				t.Errorf("the other had %v in a second", time.Duration(got.Charged-before))
 			}
-			r.eventually("the bad one is not waited for", 10*time.Second, func() bool {
+			r.eventually("the bad one is not waited for", func() bool {
 				s := standing(t, a, "bad")
 				return s.State != decide.Opened && s.State != decide.Draining
 			})
@@ -160,10 +160,10 @@ func TestWhatNeverDrainsIsRunBeside(t *testing.T) {
 	r := newRig(t)
 	a, _ := r.arbitrate()
 	r.tenant("--deaf", r.share("deaf", 50))
-	r.eventually("it runs", 10*time.Second, func() bool { return standing(t, a, "deaf").State == decide.Opened })
+	r.eventually("it runs", func() bool { return standing(t, a, "deaf").State == decide.Opened })
 	p := r.tenant(r.share("good", 50))
-	r.eventually("an overrun", 10*time.Second, func() bool { return standing(t, a, "deaf").Overruns == 1 })
-	r.eventually("the other runs", 10*time.Second, func() bool { return standing(t, a, "good").State == decide.Opened })
+	r.eventually("an overrun", func() bool { return standing(t, a, "deaf").Overruns == 1 })
+	r.eventually("the other runs", func() bool { return standing(t, a, "good").State == decide.Opened })
 	p.end()
 }
 
@@ -171,7 +171,7 @@ func TestABellThatRingsAllTheTimeIsNotHeard(t *testing.T) {
 	r := newRig(t)
 	a, _ := r.arbitrate()
 	dir := r.share("noisy", 50)
-	r.eventually("found", 10*time.Second, func() bool { return standing(t, a, "noisy").ClaimUID != "" })
+	r.eventually("found", func() bool { return standing(t, a, "noisy").ClaimUID != "" })
 	bell, err := os.OpenFile(filepath.Join(dir, "bell"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -203,13 +203,13 @@ func TestAShareThatIsRemovedIsForgotten(t *testing.T) {
 	r := newRig(t)
 	a, _ := r.arbitrate()
 	r.share("a", 50)
-	r.eventually("found", 10*time.Second, func() bool { return len(a.Snapshot()) == 1 })
+	r.eventually("found", func() bool { return len(a.Snapshot()) == 1 })
 	if err := r.door.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("forgotten", 10*time.Second, func() bool { return len(a.Snapshot()) == 0 })
+	r.eventually("forgotten", func() bool { return len(a.Snapshot()) == 0 })
 	r.share("a", 50)
-	r.eventually("found again", 10*time.Second, func() bool { return len(a.Snapshot()) == 1 })
+	r.eventually("found again", func() bool { return len(a.Snapshot()) == 1 })
 }
 
 func TestSharesThatAreNotHeldTakeNoPart(t *testing.T) {

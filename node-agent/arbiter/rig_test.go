@@ -162,7 +162,8 @@ func (r *rig) state(dir string) uint32 {
 }
 
 // eventually waits until something is true.
-func (r *rig) eventually(what string, within time.Duration, is func() bool) {
+func (r *rig) eventually(what string, is func() bool) {
+	const within = 10 * time.Second
 	r.t.Helper()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()

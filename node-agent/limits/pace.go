@@ -101,17 +101,7 @@ func (t *Turn) counts(i int, stamp, pace uint64, now int64, live bool) (bool, er
 	if now < t.quiet || i < t.from || t.asked > mostAsked {
 		return !dead, nil
 	}
-	begun, err := spent()
-	if err != nil {
-		return false, err
-	}
-	alive, err := locked(t.usage, slotsOffset+int64(i)*slotSize)
-	if ended, clock := spent(); clock == nil {
-		t.asked += ended - begun
-	}
-	if t.asked > mostAsked {
-		t.from = i + 1
-	}
+	alive, err := t.ask(i)
 	if err != nil {
 		return false, fmt.Errorf("asking for the lock of slot %d of share %d of claim %s: %w", i, t.Index, t.ClaimUID, err)
 	}
@@ -163,6 +153,21 @@ func locked(fd int, at int64) (bool, error) {
 			return lock.Type != unix.F_UNLCK, err //nolint:wrapcheck // the caller says which lock
 		}
 	}
+}
+
+// ask asks the kernel for the life of a slot's process, and counts what that cost.
+func (t *Turn) ask(i int) (alive bool, err error) {
+	begun, err := spent()
+	if err != nil {
+		return false, err
+	}
+	alive, failed := locked(t.usage, slotsOffset+int64(i)*slotSize)
+	ended, err := spent()
+	t.asked += ended - begun
+	if t.asked > mostAsked {
+		t.from = i + 1
+	}
+	return alive, errors.Join(failed, err)
 }
 
 // spent is the CPU time of the thread. What others took from it meanwhile is no fault of the tenant's.

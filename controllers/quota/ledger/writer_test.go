@@ -203,7 +203,11 @@ func TestWhatNoLedgerCanHoldFailsAlone(t *testing.T) {
 			close(begun)
 			<-slow
 		})
-		if _, bad := quota.ReadLedger(o.(*v1alpha1.GPULedger)).Reservations["bad"]; bad {
+		object, ok := o.(*v1alpha1.GPULedger)
+		if !ok {
+			return fmt.Errorf("%T is written", o)
+		}
+		if _, bad := quota.ReadLedger(object).Reservations["bad"]; bad {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "GPULedger"}, name, nil)
 		}
 		return c.Update(ctx, o, options...)
