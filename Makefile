@@ -18,7 +18,7 @@ GOTESTFLAGS ?=
 RUN ?=
 BENCH ?= .
 # Longest time one integration package may take.
-INTEGRATION_TIMEOUT ?= 30m
+INTEGRATION_TIMEOUT ?= 60m
 
 # Without this, builds in a clone that another user owns fail; versions are not read from version control.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
