@@ -93,7 +93,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	around := watch.After(burst, r.allPools)
+	around := watch.After(burst, view.EveryPool(r.client, "A change reaches the pools' status"))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("gpupool").
 		For(&v1alpha1.GPUPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -105,20 +105,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.GPUQuota{}, around, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(r.book.Pools(), &handler.EnqueueRequestForObject{})).
 		Complete(r)
-}
-
-// allPools names every pool: a GPU that one pool loses is one that another may gain.
-func (r *Reconciler) allPools(ctx context.Context, object client.Object) []string {
-	pools, err := view.Pools(ctx, r.client)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "A change reaches the pools' status only with the next one", "object", object.GetName())
-		return nil
-	}
-	names := make([]string, 0, len(pools))
-	for i := range pools {
-		names = append(names, pools[i].Name)
-	}
-	return names
 }
 
 // Reconcile gathers everything around a pool, says what its status is, and writes it once.

@@ -18,7 +18,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -79,7 +78,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	around := watch.After(burst, r.allPools)
+	around := watch.After(burst, view.EveryPool(r.client, "A change reaches the rollouts"))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		For(&v1alpha1.GPUPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -87,20 +86,6 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		WatchesMetadata(view.NodeMetadata(), around, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&resourceapi.ResourceClaim{}, around, builder.WithPredicates(watch.AllocationChanged())).
 		Complete(r)
-}
-
-// allPools names every pool: whose GPU a node or a claim concerns is known once all is gathered.
-func (r *Reconciler) allPools(ctx context.Context, object client.Object) []string {
-	pools, err := view.Pools(ctx, r.client)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "A change reaches the rollouts only with the next one", "object", object.GetName())
-		return nil
-	}
-	names := make([]string, 0, len(pools))
-	for i := range pools {
-		names = append(names, pools[i].Name)
-	}
-	return names
 }
 
 // Reconcile gathers everything around a pool, plans, evicts, and leaves the orders in the book.

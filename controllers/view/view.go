@@ -12,6 +12,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/assign"
@@ -126,4 +127,21 @@ func Classes(ctx context.Context, reader client.Reader) ([]resourceapi.DeviceCla
 		return nil, fmt.Errorf("listing device classes: %w", err)
 	}
 	return classes.Items, nil
+}
+
+// EveryPool names every pool, whatever has changed: a GPU that one pool loses is one that another may gain. Where the pools
+// cannot be read, the log says what comes late by that.
+func EveryPool(reader client.Reader, late string) func(context.Context, client.Object) []string {
+	return func(ctx context.Context, object client.Object) []string {
+		pools, err := Pools(ctx, reader)
+		if err != nil {
+			log.FromContext(ctx).Error(err, late+" with the next change only", "object", object.GetName())
+			return nil
+		}
+		names := make([]string, 0, len(pools))
+		for i := range pools {
+			names = append(names, pools[i].Name)
+		}
+		return names
+	}
 }

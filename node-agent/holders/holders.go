@@ -56,17 +56,6 @@ func (f *Finder) On(ctx context.Context, gpuUUID string, recorded checkpoint.Cla
 	return processes, nil
 }
 
-// Foreign are the names of the processes that belong to no tenant, of one instance, or of the whole GPU for -1.
-func Foreign(processes []Process, giID int) []string {
-	var names []string
-	for _, p := range processes {
-		if !p.Tenant && p.GIID == giID && !slices.Contains(names, p.Name) {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
 // podsOn are the UIDs of the pods whose claims have something of a GPU; incomplete where a record does not say which.
 func podsOn(gpuUUID string, recorded checkpoint.Claims) (uids []string, complete bool) {
 	complete = true

@@ -87,12 +87,6 @@ func (p *Pool) DefaultMemory(amount string) *Pool {
 	return p
 }
 
-// Products chooses GPUs by product.
-func (p *Pool) Products(patterns ...string) *Pool {
-	p.pool.Spec.GPUSelector = v1alpha1.GPUSelector{Products: patterns}
-	return p
-}
-
 // MaxTenants sets how many shares a GPU gives.
 func (p *Pool) MaxTenants(n int32) *Pool {
 	p.pool.Spec.Sharing.MaxTenantsPerDevice = n

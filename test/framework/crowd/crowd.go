@@ -6,9 +6,7 @@ package crowd
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,10 +48,6 @@ type Report struct {
 	created, refused, failed atomic.Int64
 
 	again chan int
-
-	mu    sync.Mutex
-	took  []time.Duration
-	other map[string]int
 }
 
 // Created is how many pods there are.
@@ -65,27 +59,9 @@ func (r *Report) Refused() int { return int(r.refused.Load()) }
 // Failed counts answers other than that: the API server is away, or too slow.
 func (r *Report) Failed() int { return int(r.failed.Load()) }
 
-// Others are those answers.
-func (r *Report) Others() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.other)
-}
-
-// Percentile is how long the creation of a pod took at most in that part of the cases.
-func (r *Report) Percentile(part float64) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.took) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(r.took))
-	return sorted[min(len(sorted)-1, int(part*float64(len(sorted))))]
-}
-
 // Start lets the clients loose until the context ends. The channel is closed when they have ended.
 func (c Crowd) Start(ctx context.Context) (*Report, <-chan struct{}) {
-	report, done := &Report{other: map[string]int{}, again: make(chan int, c.Pods)}, make(chan struct{})
+	report, done := &Report{again: make(chan int, c.Pods)}, make(chan struct{})
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	for range c.Clients {
@@ -141,11 +117,9 @@ func (c Crowd) insist(ctx context.Context, i int, report *Report) {
 	}
 	for _, object := range objects {
 		for ctx.Err() == nil {
-			begin := time.Now()
 			fresh, _ := object.DeepCopyObject().(client.Object)
 			err := c.Client.Create(ctx, fresh)
 			if err == nil || apierrors.IsAlreadyExists(err) {
-				report.note(time.Since(begin))
 				break
 			}
 			report.refuse(ctx, err)
@@ -179,12 +153,6 @@ func (c Crowd) make(i int) (*corev1.Pod, *resourceapi.ResourceClaim) {
 	}
 }
 
-func (r *Report) note(took time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.took = append(r.took, took)
-}
-
 func (r *Report) refuse(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -194,11 +162,6 @@ func (r *Report) refuse(ctx context.Context, err error) {
 		return
 	}
 	r.failed.Add(1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	const length = 200
-	text := err.Error()
-	r.other[text[:min(len(text), length)]]++
 }
 
 func pause(ctx context.Context, d time.Duration) {

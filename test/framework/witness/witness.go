@@ -88,19 +88,6 @@ func (w *Witness) Holders(namespace string) []client.ObjectKey {
 	return holders
 }
 
-// Claims is how many claims a namespace has.
-func (w *Witness) Claims(namespace string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, claim := range w.claims {
-		if claim.Namespace == namespace {
-			n++
-		}
-	}
-	return n
-}
-
 func (w *Witness) add(object client.Object, gone bool) {
 	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	r := record{version: version, at: time.Now(), gone: gone}

@@ -7,18 +7,14 @@ package queue
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gpu/sluice/test/builders"
 	"github.com/sluice-gpu/sluice/test/framework/paper"
@@ -31,51 +27,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	log.SetLogger(logr.Discard())
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
-	defer cancel()
-	dir, err := os.MkdirTemp("", "sluice-queue-")
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if code == 0 {
-			_ = os.RemoveAll(dir)
-		}
-	}()
-	progress, err := os.Create(filepath.Join(dir, "lab.log"))
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = progress.Close() }()
-	cluster, err = stack.Up(ctx, stack.Options{Dir: filepath.Join(dir, "lab"), Log: progress, Managers: 2})
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if err := cluster.Down(context.WithoutCancel(ctx)); err != nil {
-			code = fail(err)
-		}
-	}()
-	if err := furnish(ctx); err != nil {
-		return fail(err)
-	}
-	if code = m.Run(); code != 0 {
-		if err := os.CopyFS(filepath.Join(dir, "logs"), os.DirFS(filepath.Join(dir, "lab", "logs"))); err == nil {
-			fmt.Fprintln(os.Stderr, "logs are in", filepath.Join(dir, "logs"))
-		}
-	}
-	return code
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
+	os.Exit(stack.Main(m, &cluster, stack.Shared{Timeout: 15 * time.Minute, Options: stack.Options{Managers: 2}, Furnish: furnish}))
 }
 
 // furnish makes a pool of 16 GPUs, a label cohort=<name> on a namespace letting it join, and two priorities.

@@ -7,16 +7,12 @@ package quota
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/test/builders"
@@ -34,51 +30,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	log.SetLogger(logr.Discard()) // the client's warnings are the tenants' to read
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Minute)
-	defer cancel()
-	dir, err := os.MkdirTemp("", "sluice-quota-")
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if code == 0 {
-			_ = os.RemoveAll(dir)
-		}
-	}()
-	progress, err := os.Create(filepath.Join(dir, "lab.log"))
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = progress.Close() }()
-	cluster, err = stack.Up(ctx, stack.Options{Dir: filepath.Join(dir, "lab"), Log: progress, Managers: 2})
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if err := cluster.Down(context.WithoutCancel(ctx)); err != nil {
-			code = fail(err)
-		}
-	}()
-	if err := furnish(ctx); err != nil {
-		return fail(err)
-	}
-	if code = m.Run(); code != 0 {
-		if err := os.CopyFS(filepath.Join(dir, "logs"), os.DirFS(filepath.Join(dir, "lab", "logs"))); err == nil {
-			fmt.Fprintln(os.Stderr, "logs are in", filepath.Join(dir, "logs"))
-		}
-	}
-	return code
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
+	os.Exit(stack.Main(m, &cluster, stack.Shared{Timeout: 25 * time.Minute, Options: stack.Options{Managers: 2}, Furnish: furnish}))
 }
 
 // furnish makes the pools that the tests use, and their nodes. A label cohort=<name> on a namespace lets it join.
