@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"runtime"
 
 	"k8s.io/client-go/rest"
@@ -100,8 +101,12 @@ func (s *Stack) Down(ctx context.Context) error {
 	return errors.Join(down, s.front.Close())
 }
 
-// Stop takes a component away: kube-apiserver, manager, ...
+// Stop takes a component away: kube-apiserver, manager, ... A manager has the time that Kubernetes gives a pod: it gives up its
+// lease last, once its webhooks have answered, and one that is killed before that leaves it for a minute.
 func (s *Stack) Stop(ctx context.Context, component string) error {
+	if strings.HasPrefix(component, ManagerName(0)) {
+		return s.lab(ctx, "stop", component, "--grace=30s")
+	}
 	return s.lab(ctx, "stop", component)
 }
 

@@ -122,7 +122,7 @@ func TestWhereNobodyQueuesAnyMoreGatesAreLifted(t *testing.T) {
 	}
 }
 
-// TestAnotherReplicaGoesOn: the queue is where it was when its server is killed.
+// TestAnotherReplicaGoesOn: the queue is where it was when its server is stopped.
 func TestAnotherReplicaGoesOn(t *testing.T) {
 	s := newScene(t, "")
 	s.quota(builders.MakeQuota(s.namespace, "q").Hard(v1alpha1.QuotaGPUs, "1").Queue())
