@@ -282,3 +282,16 @@ func TestStandAloneLimit(t *testing.T) {
 		u.by[0].result(t)
 	}
 }
+
+// What a program does while it exits is held as what it did before: a handler of its exit can go on for as long as it likes.
+func TestAnExitHandlerIsHeldToo(t *testing.T) {
+	const seconds, want = 4, 20
+	f := newField(t, 1)
+	environment := append(f.environment(t, ""), visible(0), "LD_PRELOAD="+library, fmt.Sprintf("SLUICE_COMPUTE_LIMIT=%d", want), "SLUICE_GROUP="+f.group)
+	p := f.begin(t, environment, built(t, "interceptor/build/tests/tools/pace"), work{us: 500, options: "--at-exit"}.arguments(seconds)...)
+	got := 100 * float64(p.result(t).Done) * 500e-6 / seconds
+	t.Logf("in the handler it has %.1f %%", got)
+	if got > want+2 || got == 0 {
+		t.Errorf("in the handler of its exit a program limited to %d %% has %.1f %%", want, got)
+	}
+}
