@@ -62,7 +62,7 @@ func TestManyLocksOfATenantCostTheReaderLittle(t *testing.T) {
 		binary.NativeEndian.PutUint64(slot[8:], uint64(i+1))
 		binary.NativeEndian.PutUint64(slot[56:], uint64(limits.PaceRuns))
 	}
-	if err := os.WriteFile(usage, page, 0o600); err != nil {
+	if err := os.WriteFile(usage, page, 0o600); err != nil { //nolint:gosec // G703: it lies below the directory of the test
 		t.Fatal(err)
 	}
 	takeLocks(t, usage, locks)

@@ -5,7 +5,6 @@ package stack
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +28,6 @@ type Shared struct {
 // Main runs a package's tests on a stack that they share, which is there while they run, and says how the program is to exit. The
 // logs of a run that failed stay.
 func Main(m *testing.M, stack **Stack, o Shared) int {
-	flag.Parse()
 	log.SetLogger(logr.Discard()) // the client's warnings are the tenants' to read
 	code, err := onStack(m, stack, o)
 	if err != nil {
