@@ -207,6 +207,15 @@ type GPUDecision struct {
 	// Unset: Share. Mode Software only.
 	// +optional
 	Compute ComputePolicy `json:"compute,omitempty"`
+
+	// memoryLimits says what holds a share to its memory. Unset: Auto. Mode Software only.
+	// +optional
+	MemoryLimits MemoryLimits `json:"memoryLimits,omitempty"`
+
+	// onViolation says what happens to a share that holds more memory than it may. Unset: Report. Mode Software only.
+	// +optional
+	OnViolation ViolationAction `json:"onViolation,omitempty"`
+
 	// timeSlice is what NVIDIA's driver is told about turns on the GPU. Unset: Default. Mode TimeSlicing only.
 	// +optional
 	TimeSlice TimeSlice `json:"timeSlice,omitempty"`
@@ -224,7 +233,8 @@ type GPUDecision struct {
 // GPUNodeStatus is what is really there. Written by the node's agent.
 // +kubebuilder:validation:MinProperties=1
 type GPUNodeStatus struct {
-	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff, Enforcing and MPSServing; their meaning and reasons are
+	// conditions are Ready, DriverAvailable, ForeignDriver, MIGModeOff, Enforcing, MPSServing, LimitsViolated and
+	// MemoryUnverified; their meaning and reasons are
 	// documented with the constants of the API package.
 	// +optional
 	// +listType=map
@@ -269,6 +279,15 @@ type GPUNodeStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Profiles []MIGProfile `json:"profiles,omitempty"`
+
+	// violations are the shares that hold more memory than they may, or that a process uses which the library does not
+	// know, the longest first. Up to 64; what does not fit is counted in condition LimitsViolated.
+	// +optional
+	// +listType=map
+	// +listMapKey=claimUID
+	// +listMapKey=result
+	// +kubebuilder:validation:MaxItems=64
+	Violations []Violation `json:"violations,omitempty"`
 }
 
 // GPUStatus is one GPU as NVML shows it and as it is published.
@@ -326,6 +345,10 @@ type GPUStatus struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=320
 	HeldBy []string `json:"heldBy,omitempty"`
+
+	// memoryLimits says what holds the memory limits of shares on the GPU. Unset: nobody has looked yet.
+	// +optional
+	MemoryLimits GPUMemoryLimits `json:"memoryLimits,omitempty,omitzero"`
 
 	// health says whether the GPU can be trusted with work. Unset: nobody has looked yet.
 	// +optional

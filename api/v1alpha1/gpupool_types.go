@@ -200,6 +200,8 @@ type GPUPool struct {
 // +kubebuilder:validation:XValidation:rule="!((has(self.sharing) && has(self.sharing.mode)) ? self.sharing.mode == 'Exclusive' : self.partitioning.type == 'MIG') || !has(self.sharing) || !(has(self.sharing.maxTenantsPerDevice) || has(self.sharing.defaultMemory) || has(self.sharing.defaultCompute))",message="maxTenantsPerDevice, defaultMemory and defaultCompute are for shared devices (sharing.mode Software, TimeSlicing or MPS): an exclusive device is given whole"
 // +kubebuilder:validation:XValidation:rule="!has(self.schedules) || has(self.timeZone)",message="schedules need a timeZone, such as Europe/Berlin or UTC"
 // +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.compute) || (has(self.sharing.mode) ? self.sharing.mode == 'Software' : self.partitioning.type != 'MIG')",message="sharing.compute is for sharing.mode Software, the only one in which compute shares are held"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.memoryLimits) || (has(self.sharing.mode) ? self.sharing.mode == 'Software' : self.partitioning.type != 'MIG')",message="sharing.memoryLimits is for sharing.mode Software, the only one in which Sluice holds memory limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.sharing) || !has(self.sharing.onViolation) || (has(self.sharing.mode) ? self.sharing.mode == 'Software' : self.partitioning.type != 'MIG')",message="sharing.onViolation is for sharing.mode Software, the only one in which Sluice holds memory limits"
 // +kubebuilder:validation:MinProperties=1
 type GPUPoolSpec struct {
 	// nodeSelector chooses nodes by their labels, as a Deployment's selector does. Empty or unset: every node that
@@ -386,6 +388,21 @@ type Sharing struct {
 	// ever idle time. A change holds for running tenants too. Unset: Share. Mode Software only.
 	// +optional
 	Compute ComputePolicy `json:"compute,omitempty"`
+
+	// memoryLimits says what holds a tenant to its memory: Auto (the driver, by cgroup, where it can: R615 and newer, cgroup
+	// v2, whole GPUs; the library in every case), Driver (the same, and where the driver cannot nothing is prepared) or
+	// Interceptor (the library alone). GPUNode.status and the device attribute memoryLimits say which one holds on a GPU.
+	// A change holds for shares prepared from then on. Unset: Auto. Mode Software only.
+	// +optional
+	MemoryLimits MemoryLimits `json:"memoryLimits,omitempty"`
+
+	// onViolation says what happens when a share's processes hold more memory together than its limit, as NVML sees them:
+	// Report (an event on the pod, a condition of the GPUNode, a metric), Evict (also the pods are evicted, which
+	// PodDisruptionBudgets can delay) or Kill (also the share's processes on that GPU are killed). Unset: Report.
+	// Mode Software only.
+	// +optional
+	OnViolation ViolationAction `json:"onViolation,omitempty"`
+
 	// timeSlice is how long NVIDIA's driver lets one process run before the next: Default, Short, Medium or Long. It holds
 	// for the whole GPU. Unset: Default. Mode TimeSlicing only.
 	// +optional

@@ -47,7 +47,7 @@ func Decision(pool *v1alpha1.GPUPool, uuid string) v1alpha1.GPUDecision {
 		d.DefaultCompute = ptr.To(*sharing.DefaultCompute)
 	}
 	if d.Sharing == v1alpha1.SharingSoftware {
-		d.Compute = sharing.Compute
+		d.Compute, d.MemoryLimits, d.OnViolation = sharing.Compute, sharing.MemoryLimits, sharing.OnViolation
 	}
 	if d.Sharing == v1alpha1.SharingTimeSlicing {
 		d.TimeSlice = sharing.TimeSlice

@@ -71,6 +71,8 @@ func TestDecision(t *testing.T) {
 	shared.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 150, ComputePercent: 200}
 	capped := pool("p", 1)
 	capped.Spec.Sharing.Compute = v1alpha1.ComputeCap
+	strict := pool("p", 1)
+	strict.Spec.Sharing.MemoryLimits, strict.Spec.Sharing.OnViolation = v1alpha1.MemoryLimitsDriver, v1alpha1.ViolationKill
 	tests := []struct {
 		name string
 		pool v1alpha1.GPUPool
@@ -82,6 +84,14 @@ func TestDecision(t *testing.T) {
 			want: v1alpha1.GPUDecision{
 				UUID: uuid, Pool: "p", Partitioning: "None", Sharing: "Software", MemoryPercent: 100, ComputePercent: 100, MaxTenants: 16,
 				Compute: "Cap",
+			},
+		},
+		{
+			name: "what holds memory, and what happens to who holds more, is handed on",
+			pool: strict,
+			want: v1alpha1.GPUDecision{
+				UUID: uuid, Pool: "p", Partitioning: "None", Sharing: "Software", MemoryPercent: 100, ComputePercent: 100, MaxTenants: 16,
+				MemoryLimits: "Driver", OnViolation: "Kill",
 			},
 		},
 		{

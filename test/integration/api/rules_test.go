@@ -20,6 +20,8 @@ const (
 	ruleOvercommit    = "exclusive devices cannot be overcommitted"
 	ruleShared        = "maxTenantsPerDevice, defaultMemory and defaultCompute are for shared devices"
 	ruleCompute       = "sharing.compute is for sharing.mode Software"
+	ruleMemoryLimits  = "sharing.memoryLimits is for sharing.mode Software"
+	ruleOnViolation   = "sharing.onViolation is for sharing.mode Software"
 	ruleTimeZone      = "schedules need a timeZone"
 	ruleTimeSlice     = "timeSlice is for mode TimeSlicing"
 	ruleMPSTenants    = "with mode MPS maxTenantsPerDevice is at most 48"
@@ -106,6 +108,16 @@ var ruleCases = []struct {
 	{name: "time slices with a cap of compute are refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, compute: Cap}}"},
 	{name: "exclusive GPUs with compute shares are refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: Exclusive, compute: Share}}"},
 	{name: "MIG with a cap of compute is refused", rule: ruleCompute, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {compute: Cap}}"},
+
+	{name: "Software sharing with memory limits by the driver is accepted", rule: ruleMemoryLimits, kind: "GPUPool", body: "spec: {sharing: {mode: Software, memoryLimits: Driver}}"},
+	{name: "a mode left out may have memory limits by the driver", rule: ruleMemoryLimits, kind: "GPUPool", body: "spec: {sharing: {memoryLimits: Driver}}"},
+	{name: "time slices with memory limits by the driver are refused", rule: ruleMemoryLimits, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, memoryLimits: Driver}}"},
+	{name: "MIG with memory limits by the driver is refused", rule: ruleMemoryLimits, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {memoryLimits: Driver}}"},
+
+	{name: "Software sharing with an answer to violations is accepted", rule: ruleOnViolation, kind: "GPUPool", body: "spec: {sharing: {mode: Software, onViolation: Evict}}"},
+	{name: "a mode left out may have an answer to violations", rule: ruleOnViolation, kind: "GPUPool", body: "spec: {sharing: {onViolation: Evict}}"},
+	{name: "time slices with an answer to violations are refused", rule: ruleOnViolation, refuse: true, kind: "GPUPool", body: "spec: {sharing: {mode: TimeSlicing, onViolation: Evict}}"},
+	{name: "MIG with an answer to violations is refused", rule: ruleOnViolation, refuse: true, kind: "GPUPool", body: "spec: {partitioning: {type: MIG, mig: {}}, sharing: {onViolation: Evict}}"},
 
 	{name: "every operator of a label selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [c, d]}, {key: a, operator: Exists}, {key: a, operator: DoesNotExist, values: []}]}}"},
 	{name: "an empty node selector is accepted", rule: ruleExpressions, kind: "GPUPool", body: "spec: {nodeSelector: {}}"},
