@@ -72,7 +72,8 @@ images: $(addprefix image-programs-,$(ARCHES)) ## Make the container images in b
 	cd hack/images && $(GO) run . --out $(abspath $(BIN))/images --version $(VERSION) $(addprefix $(abspath $(BIN))/images/build/,$(ARCHES))
 
 # Programs in an image are stripped, and tell nothing of where they were built. What needs cgo is built for this machine's
-# architecture, and for another one where CC_<architecture> names a C compiler for it.
+# architecture, and for another one where CC_<architecture> names a C compiler for it. The hook is run on the node, whatever
+# C library that has, so it brings its own: it loads nothing.
 image-programs-%: IMAGE_GO = GOARCH=$* $(GO) build -trimpath -ldflags '-s -w'
 image-programs-%: IMAGE_DIR = $(BIN)/images/build/$*
 image-programs-%: IMAGE_CC = $(or $(CC_$*),$(if $(filter $*,$(shell $(GO) env GOHOSTARCH)),$(CC)))
@@ -82,7 +83,8 @@ image-programs-%:
 	if [[ -n '$(IMAGE_CC)' ]]; then \
 	  export CGO_ENABLED=1 CC='$(IMAGE_CC)'; \
 	  $(IMAGE_GO) -o $(IMAGE_DIR)/node-agent ./cmd/node-agent; \
-	  $(IMAGE_GO) -o $(IMAGE_DIR)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook; \
+	  GOARCH=$* $(GO) build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags '-static -w'" \
+	    -o $(IMAGE_DIR)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook; \
 	  $(MAKE) -C interceptor B=$(abspath $(IMAGE_DIR))/interceptor CFLAGS=-O2 CC='$(IMAGE_CC)'; \
 	  cp $(IMAGE_DIR)/interceptor/libsluice.so $(IMAGE_DIR)/; \
 	fi
@@ -133,10 +135,11 @@ generate: ## Regenerate deep copies and manifests after a change of api/ or of m
 	@$(MAKE) --no-print-directory manifests
 
 .PHONY: manifests
-manifests: ## Regenerate config/: CRDs, the manager's role, webhooks.
+manifests: ## Regenerate config/: CRDs, roles, webhooks; and the chart's copies of it.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=sluice-manager webhook paths=./controllers/... paths=./node-agent/... \
 	  output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+	hack/chart.sh
 
 .PHONY: fmt
 fmt: ## Format Go code and sort its imports.
