@@ -17,6 +17,9 @@ GOTESTFLAGS ?=
 # Only tests, or benchmarks, whose names match.
 RUN ?=
 BENCH ?= .
+# Tag of the images, and the architectures that they are made for; see docs/development.md for others than this machine's.
+VERSION ?= dev
+ARCHES ?= $(shell $(GO) env GOARCH)
 # Longest time one integration package may take.
 INTEGRATION_TIMEOUT ?= 60m
 
@@ -64,6 +67,28 @@ interceptor: ## Build the library that holds shares inside processes, intercepto
 fakegpu: ## Build the fake GPU (libcuda, libnvidia-ml, CLI) into test/fakegpu/build/.
 	$(MAKE) -C test/fakegpu
 
+.PHONY: images
+images: $(addprefix image-programs-,$(ARCHES)) ## Make the container images in bin/images (VERSION=dev ARCHES="amd64 arm64"), without a container engine.
+	cd hack/images && $(GO) run . --out $(abspath $(BIN))/images --version $(VERSION) $(addprefix $(abspath $(BIN))/images/build/,$(ARCHES))
+
+# Programs in an image are stripped, and tell nothing of where they were built. What needs cgo is built for this machine's
+# architecture, and for another one where CC_<architecture> names a C compiler for it. The hook is run on the node, whatever
+# C library that has, so it brings its own: it loads nothing.
+image-programs-%: IMAGE_GO = GOARCH=$* $(GO) build -trimpath -ldflags '-s -w'
+image-programs-%: IMAGE_DIR = $(BIN)/images/build/$*
+image-programs-%: IMAGE_CC = $(or $(CC_$*),$(if $(filter $*,$(shell $(GO) env GOHOSTARCH)),$(CC)))
+image-programs-%:
+	mkdir -p $(IMAGE_DIR)
+	CGO_ENABLED=0 $(IMAGE_GO) -o $(IMAGE_DIR)/manager ./cmd/manager
+	if [[ -n '$(IMAGE_CC)' ]]; then \
+	  export CGO_ENABLED=1 CC='$(IMAGE_CC)'; \
+	  $(IMAGE_GO) -o $(IMAGE_DIR)/node-agent ./cmd/node-agent; \
+	  GOARCH=$* $(GO) build -trimpath -tags netgo,osusergo -ldflags "-s -w -linkmode external -extldflags '-static -w'" \
+	    -o $(IMAGE_DIR)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook; \
+	  $(MAKE) -C interceptor B=$(abspath $(IMAGE_DIR))/interceptor CFLAGS=-O2 CC='$(IMAGE_CC)'; \
+	  cp $(IMAGE_DIR)/interceptor/libsluice.so $(IMAGE_DIR)/; \
+	fi
+
 .PHONY: lab
 lab: ## Build the local control plane; minutes when its cache is cold, a moment when it is warm.
 	cd test/lab && $(LAB_ENV) $(GO) build -trimpath -o $(abspath $(BIN))/lab ./cmd/lab
@@ -110,10 +135,11 @@ generate: ## Regenerate deep copies and manifests after a change of api/ or of m
 	@$(MAKE) --no-print-directory manifests
 
 .PHONY: manifests
-manifests: ## Regenerate config/: CRDs, the manager's role, webhooks.
+manifests: ## Regenerate config/: CRDs, roles, webhooks; and the chart's copies of it.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=sluice-manager webhook paths=./controllers/... paths=./node-agent/... \
 	  output:rbac:artifacts:config=config/rbac output:webhook:artifacts:config=config/webhook
+	hack/chart.sh
 
 .PHONY: fmt
 fmt: ## Format Go code and sort its imports.

@@ -11,7 +11,7 @@ after=$(mktemp)
 trap 'rm -f "$before" "$after"' EXIT
 
 snapshot() {
-  git ls-files --cached --others --exclude-standard -- api config | sort -u | while read -r file; do
+  git ls-files --cached --others --exclude-standard -- api config charts | sort -u | while read -r file; do
     if [[ -f $file ]]; then sha256sum "$file"; fi
   done
 }

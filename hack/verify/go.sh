@@ -16,6 +16,6 @@ if [[ -n $unformatted ]]; then
 fi
 
 "$go" vet ./...
-for module in . test/lab; do
+for module in . test/lab hack/images; do
   (cd "$module" && "$go" mod tidy -diff) || { echo "$module/go.mod is not tidy" >&2; exit 1; }
 done

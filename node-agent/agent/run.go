@@ -42,7 +42,9 @@ type Config struct {
 	// REST leads to the API server.
 	REST *rest.Config
 
-	// DriverRoot is where NVIDIA's driver is installed, DevRoot below which its device nodes are.
+	// HostRoot is where the agent sees the node's root directory, below which it finds the driver.
+	HostRoot string
+	// DriverRoot is where NVIDIA's driver is installed on the node, DevRoot below which its device nodes are.
 	DriverRoot, DevRoot string
 	// StateDir holds the checkpoint, ShareDir the shares, CDIDir the CDI specs.
 	StateDir, ShareDir, CDIDir string
@@ -55,8 +57,9 @@ type Config struct {
 	// MPSDir holds what MPS daemons need, MPSCgroup the cgroups that they are started in, and MPSNamespace is a file of the
 	// mount namespace that they are started in.
 	MPSDir, MPSCgroup, MPSNamespace string
-	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
-	CDIHookPath string
+	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it; "": a copy of CDIHook, the one
+	// installed with the agent, which is placed below HostBinDir.
+	CDIHookPath, CDIHook, HostBinDir string
 
 	Intervals Intervals
 	Metrics   *Metrics
@@ -81,17 +84,14 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	driver := &Driver{Root: c.DriverRoot}
+	driver := &Driver{Root: c.seen(c.DriverRoot)}
 	defer driver.Close()
-	doors, err := openDoors(c)
+	doors, err := openDoors(c, driver)
 	if err != nil {
 		return err
 	}
 	defer doors.heartbeat.Close() //nolint:errcheck // the process ends
-	preparer, err := newPreparer(c, doors, cluster, driver)
-	if err != nil {
-		return err
-	}
+	preparer := newPreparer(c, doors, cluster, driver)
 	resign, err := firstRole(ctx, c)
 	if err != nil {
 		return ended(ctx, err)
@@ -167,7 +167,7 @@ func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, prepar
 		Divider: &divide.Divider{
 			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
 		},
-		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
+		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.seen(c.DriverRoot)},
 		Teller: cluster, Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	agent.Health = &health.Monitor{
@@ -183,6 +183,7 @@ func lead(
 	watcher *watch.Watcher, back *comeback,
 ) error {
 	c.Log.Info("This is the node's active agent")
+	sweepPrograms(c, doors)
 	if err := doors.library.Lead(); err != nil {
 		c.Log.Error(err, "Other agents of the node are not told which library this one places")
 	}
@@ -231,13 +232,17 @@ type doors struct {
 	heartbeat *limits.Heartbeat
 	library   *library.Door
 	mps       *mps.Door
+	specs     *cdi.Door
 }
 
-func openDoors(c Config) (doors, error) {
+func openDoors(c Config, driver *Driver) (doors, error) {
 	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: mps.New(mps.Options{
-		Dir: c.MPSDir, DriverRoot: c.DriverRoot, Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
+		Dir: c.MPSDir, DriverRoot: c.mpsDriverRoot(), Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
 	}, c.Clock, c.Log.WithName("mps"))}
 	var err error
+	if d.specs, err = openSpecs(c, driver); err != nil {
+		return d, err
+	}
 	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
 		return d, fmt.Errorf("opening the checkpoint: %w", err)
 	}
@@ -250,19 +255,13 @@ func openDoors(c Config) (doors, error) {
 	return d, nil
 }
 
-func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*claims.Preparer, error) {
-	door, err := cdi.New(cdi.Options{
-		DriverRoot: c.DriverRoot, DevRoot: c.DevRoot, SpecDir: c.CDIDir, HookPath: c.CDIHookPath, NVML: driver.Library,
-	}, c.Log.WithName("cdi"))
-	if err != nil {
-		return nil, fmt.Errorf("opening the CDI specs: %w", err)
-	}
+func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) *claims.Preparer {
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{door}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
+		Specs: specs{doors.specs}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
 		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
 		Clock:    c.Clock, Log: c.Log.WithName("claims"),
-	}, nil
+	}
 }
 
 // newWatcher makes what looks after MPS, and has the agent report it.

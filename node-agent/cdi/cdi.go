@@ -47,8 +47,10 @@ var (
 	ErrDriver = errors.New("describing the driver's devices and files failed")
 )
 
-// Options say where things are. The spec names paths as the agent sees them, so they must be the host's.
+// Options say where things are. Directories have the same path on the node and for the agent, but for what is below HostRoot.
 type Options struct {
+	// HostRoot is where the agent sees the node's root directory; empty means /. Specs name paths without it.
+	HostRoot string
 	// DriverRoot is where NVIDIA's driver is installed; empty means /.
 	DriverRoot string
 	// DevRoot is the directory that holds dev; empty means DriverRoot.
@@ -175,9 +177,9 @@ func (d *Door) specFor(claimUID string, grants []Grant) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := &specs.Spec{Kind: vendor + "/" + class, ContainerEdits: *common}
+	spec := &specs.Spec{Kind: vendor + "/" + class, ContainerEdits: onNode(*common, d.options.HostRoot)}
 	for i, grant := range grants {
-		device, err := deviceOf(claimUID, grant, devices[i])
+		device, err := deviceOf(claimUID, grant, onNode(*devices[i], d.options.HostRoot))
 		if err != nil {
 			return nil, err
 		}
@@ -194,12 +196,11 @@ func (d *Door) specFor(claimUID string, grants []Grant) (*specs.Spec, error) {
 }
 
 // deviceOf is a grant as a CDI device: what the hardware needs and what the grant adds.
-func deviceOf(claimUID string, grant Grant, hardware *specs.ContainerEdits) (specs.Device, error) {
+func deviceOf(claimUID string, grant Grant, edits specs.ContainerEdits) (specs.Device, error) {
 	name := claimUID + "-" + grant.Name
 	if err := parser.ValidateDeviceName(name); err != nil {
 		return specs.Device{}, fmt.Errorf("device name: %w: %w", ErrBadGrant, err)
 	}
-	edits := *hardware
 	edits.Env = append(slices.Clone(edits.Env), grant.Env...)
 	edits.Mounts = slices.Clone(edits.Mounts)
 	for _, m := range grant.Mounts {

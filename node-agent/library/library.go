@@ -9,8 +9,6 @@
 package library
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +21,7 @@ import (
 	"syscall"
 
 	"github.com/sluice-gpu/sluice/node-agent/limits"
+	"github.com/sluice-gpu/sluice/node-agent/placed"
 )
 
 const (
@@ -35,10 +34,7 @@ const (
 	activeFile = "active"
 	// temporary is what is being made; a dot begins nothing that counts.
 	temporary = ".new"
-	// versionLength is that of a version, in hexadecimal digits.
-	versionLength = 16
 
-	dirMode  = 0o711
 	fileMode = 0o644
 	execMode = 0o755
 )
@@ -149,8 +145,8 @@ func (d *Door) Lead() error {
 	if err := d.load(); err != nil {
 		return err
 	}
-	if err := d.makeDir(); err != nil {
-		return err
+	if err := placed.MakeDir(d.dir); err != nil {
+		return fmt.Errorf("recording the active agent's library: %w", err)
 	}
 	if err := os.WriteFile(file+temporary, []byte(d.own+"\n"), fileMode); err != nil {
 		return fmt.Errorf("recording the active agent's library: %w", err)
@@ -210,13 +206,8 @@ func (d *Door) load() error {
 	if !strings.HasPrefix(string(data), "\x7fELF") {
 		return fmt.Errorf("reading the library %s: it is no shared object: %w", d.source, ErrDamaged)
 	}
-	d.data, d.own = data, versionOf(data)
+	d.data, d.own = data, placed.VersionOf(data)
 	return nil
-}
-
-func versionOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])[:versionLength]
 }
 
 func (d *Door) placed(version string) Placed {
@@ -254,7 +245,7 @@ func (d *Door) placeOwn() error {
 		if err != nil {
 			return fmt.Errorf("checking the placed library: %w", err)
 		}
-		if versionOf(data) != d.own {
+		if placed.VersionOf(data) != d.own {
 			return fmt.Errorf("%s: remove its directory when nothing uses it: %w", d.placed(d.own).File, ErrDamaged)
 		}
 	}
@@ -289,52 +280,12 @@ func (d *Door) sameFileSystem() error {
 	return nil
 }
 
-// makeDir makes the directory of versions. The mode is set afterwards because the umask may take from it.
-func (d *Door) makeDir() error {
-	if err := os.Mkdir(d.dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the directory of the library: %w", err)
-	}
-	if err := os.Chmod(d.dir, dirMode); err != nil {
-		return fmt.Errorf("opening the directory of the library to processes: %w", err)
-	}
-	return nil
-}
-
-// make writes this agent's version beside where it is to be and renames it.
+// make writes this agent's version.
 func (d *Door) make() error {
-	if err := d.makeDir(); err != nil {
-		return err
-	}
-	beside := filepath.Join(d.dir, temporary)
-	if err := os.RemoveAll(beside); err != nil {
-		return fmt.Errorf("removing what an earlier attempt left of the library: %w", err)
-	}
-	if err := os.Mkdir(beside, dirMode); err != nil {
-		return fmt.Errorf("making a directory for the library: %w", err)
-	}
-	for _, file := range []struct {
-		name string
-		data []byte
-		mode fs.FileMode
-	}{
-		{libraryFile, d.data, execMode},
-		{preloadFile, []byte(containerFile(d.own) + "\n"), fileMode},
-	} {
-		name := filepath.Join(beside, file.name)
-		if err := os.WriteFile(name, file.data, file.mode); err != nil {
-			return fmt.Errorf("placing the library: %w", err)
-		}
-		if err := os.Chmod(name, file.mode); err != nil {
-			return fmt.Errorf("opening the library to processes: %w", err)
-		}
-	}
-	if err := os.Chmod(beside, dirMode); err != nil {
-		return fmt.Errorf("opening the directory of the library to processes: %w", err)
-	}
-	if err := os.RemoveAll(filepath.Join(d.dir, d.own)); err != nil {
-		return fmt.Errorf("removing an incomplete version of the library: %w", err)
-	}
-	if err := os.Rename(beside, filepath.Join(d.dir, d.own)); err != nil {
+	err := placed.Make(d.dir, d.own, false,
+		placed.File{Name: libraryFile, Data: d.data, Mode: execMode},
+		placed.File{Name: preloadFile, Data: []byte(containerFile(d.own) + "\n"), Mode: fileMode})
+	if err != nil {
 		return fmt.Errorf("placing the library: %w", err)
 	}
 	return nil
