@@ -111,8 +111,8 @@ func hookScript(d Dir) string {
 set -eu
 bundle=$(sed -n 's/.*"bundle": *"\([^"]*\)".*/\1/p')
 proc=$bundle/rootfs/proc
-mount --bind %[1]s "$proc/sys/kernel/random/boot_id"
-if [ -d %[2]s ]; then mount --bind %[2]s "$proc/driver"; fi
+mount --bind -o ro %[1]s "$proc/sys/kernel/random/boot_id"
+if [ -d %[2]s ]; then mount --bind -o ro %[2]s "$proc/driver"; fi
 `, d.bootID(), filepath.Join(d.DriverRoot(), "proc", "driver"))
 }
 
