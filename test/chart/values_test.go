@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -192,6 +193,10 @@ func TestToggles(t *testing.T) {
 			value: `networkPolicy.enabled=false`,
 			gone:  []string{key("NetworkPolicy", namespace, "sluice-manager"), key("NetworkPolicy", namespace, "sluice-node-agent")},
 		},
+		"nothing is cleaned up": {
+			value: `uninstall.enabled=false`,
+			gone:  []string{key("Job", namespace, "sluice-uninstall"), key("ClusterRole", "", "sluice-uninstall")},
+		},
 		"no roles for users": {value: `userRoles=false`, gone: []string{key("ClusterRole", "", "sluice-view")}},
 		"the API comes from elsewhere": {
 			value: `crds.install=false`, gone: []string{key("CustomResourceDefinition", "", "gpupools.sluice.dev")},
@@ -251,5 +256,18 @@ func TestBadValuesAreRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestOnlyUninstallingRunsHooks holds installing and upgrading to plain objects.
+func TestOnlyUninstallingRunsHooks(t *testing.T) {
+	for at, object := range chart(t, namespace) {
+		if hook := object.GetAnnotations()["helm.sh/hook"]; hook != "" && hook != "pre-delete" {
+			t.Errorf("%s runs at %s", at, hook)
+		}
+	}
+	job := as[batchv1.Job](t, chart(t, namespace), "Job", namespace, "sluice-uninstall")
+	if got := job.Spec.Template.Spec.Containers[0].Args[0]; got != "uninstall" {
+		t.Errorf("the job runs the manager as %q", got)
 	}
 }
