@@ -28,7 +28,9 @@ func TestChartAndConfigAreTheSame(t *testing.T) {
 	delete(config, key("Namespace", "", namespace))
 	made := chart(t, namespace)
 	// Only Helm can run something before it deletes.
-	maps.DeleteFunc(made, func(_ string, object *unstructured.Unstructured) bool { return object.GetAnnotations()["helm.sh/hook"] != "" })
+	maps.DeleteFunc(made, func(_ string, object *unstructured.Unstructured) bool {
+		return object.GetAnnotations()["helm.sh/hook"] != ""
+	})
 	if diff := cmp.Diff(keys(config), keys(made)); diff != "" {
 		t.Fatalf("the chart has other objects than config/default (-config +chart):\n%s", diff)
 	}
