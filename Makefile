@@ -30,7 +30,7 @@ CONTROLLER_GEN := $(GO) tool -modfile=hack/tools/go.mod controller-gen
 # The lab compiles Kubernetes once; the same flags everywhere let its tests and lint use the same compiled packages.
 LAB_ENV := CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath"
 # Everything but what needs a running control plane, and the library's tests, some of which take the time.
-UNIT_PACKAGES = $$($(GO) list ./... | grep -v -e /test/integration -e /test/e2e -e /test/demo -e /test/interceptor)
+UNIT_PACKAGES = $$($(GO) list ./... | grep -v -e /test/integration -e /test/e2e -e /test/demo -e /test/interceptor -e /test/chart)
 
 ##@ General
 
@@ -49,7 +49,7 @@ demo-down: ## Remove what `make demo` brought up.
 	$(GO) run ./test/demo down
 
 .PHONY: test
-test: test-unit test-fakegpu test-interceptor test-lab test-integration ## Run all tests, the quick ones first.
+test: test-unit test-fakegpu test-interceptor test-images test-lab test-chart test-integration ## Run all tests, the quick ones first.
 
 ##@ Build
 
@@ -118,6 +118,14 @@ test-interceptor: fakegpu interceptor ## Test the library: its parts, also under
 .PHONY: test-lab
 test-lab: lab ## Test the local control plane itself.
 	cd test/lab && $(LAB_ENV) $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
+
+.PHONY: test-images
+test-images: ## Test how images are made.
+	cd hack/images && $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
+
+.PHONY: test-chart
+test-chart: lab ## Test the chart: its values, and that config/ says the same; helm is built on the first call.
+	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/chart/...
 
 .PHONY: test-integration
 test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).

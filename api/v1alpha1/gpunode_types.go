@@ -30,6 +30,8 @@ const (
 	ReasonPublished = "Published"
 	// ReasonNoPool: no pool holds any GPU of the node; there is nothing to publish.
 	ReasonNoPool = "NoPool"
+	// ReasonLeft: the agent was asked to leave, and nothing of Sluice is on the node any more but the agent itself.
+	ReasonLeft = "Left"
 	// ReasonPublishing: the ResourceSlices are being written, or writing them failed and is tried again.
 	ReasonPublishing = "Publishing"
 	// ReasonInUse: the GPU keeps its old form, tainted, because a claim prepared on it has not been released.
@@ -131,6 +133,11 @@ type GPUNodeSpec struct {
 	// +listMapKey=uuid
 	// +kubebuilder:validation:MaxItems=64
 	GPUs []GPUDecision `json:"gpus,omitempty"`
+
+	// leave asks the agent to remove all that it keeps on the node, once no pool holds a GPU of it and no claim is prepared
+	// there: Sluice is being uninstalled. Set by `manager uninstall`. Unset: the node stays.
+	// +optional
+	Leave bool `json:"leave,omitempty"`
 }
 
 // GPUDecision says what one GPU is to be. Written by the manager.
@@ -551,6 +558,9 @@ func (n *GPUNode) Decisions() []GPUDecision {
 	}
 	return n.Spec.GPUs
 }
+
+// Leaving is true where the agent is to leave the node.
+func (n *GPUNode) Leaving() bool { return n.Spec != nil && n.Spec.Leave }
 
 // MemoryBytes is what CUDA can use of the GPU, 0 where the agent has not said.
 func (g *GPUStatus) MemoryBytes() int64 {

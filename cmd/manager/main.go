@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/sluice-gpu/sluice/controllers"
+	"github.com/sluice-gpu/sluice/controllers/uninstall"
 )
 
 // config is the command line.
@@ -97,13 +98,32 @@ func (c *config) dnsNames() []string {
 
 func main() {
 	var c config
-	c.bind(flag.CommandLine) // --kubeconfig is there already
-	flag.Parse()
+	var away uninstall.Options
+	args := os.Args[1:]
+	leaves := len(args) > 0 && args[0] == uninstallCommand
+	if leaves { // --kubeconfig is there already
+		bindUninstall(flag.CommandLine, &away)
+		c.logging.BindFlags(flag.CommandLine)
+		args = args[1:]
+	} else {
+		c.bind(flag.CommandLine)
+	}
+	_ = flag.CommandLine.Parse(args) // it ends the program itself
 	logger := zap.New(zap.UseFlagOptions(&c.logging))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-	if err := run(ctrl.SetupSignalHandler(), c); err != nil {
-		logger.Error(err, "The manager ends")
+	ctx := ctrl.SetupSignalHandler()
+	if leaves {
+		exitOn(runUninstall(ctx, away, logger), "Sluice is not uninstalled")
+		return
+	}
+	exitOn(run(ctx, c), "The manager ends")
+}
+
+// exitOn ends the program where there is an error.
+func exitOn(err error, what string) {
+	if err != nil {
+		ctrl.Log.Error(err, what)
 		os.Exit(1)
 	}
 }

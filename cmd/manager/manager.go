@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/queue"
 	"github.com/sluice-gpu/sluice/controllers/quota"
 	"github.com/sluice-gpu/sluice/controllers/reclaim"
+	"github.com/sluice-gpu/sluice/controllers/uninstall"
 )
 
 // A leader keeps its lease for a minute without the API server; after that it ends, and is started again.
@@ -58,7 +59,7 @@ func newManager(c config) (ctrl.Manager, error) {
 		HealthProbeBindAddress:        c.healthAddress,
 		WebhookServer:                 webhookServer(c),
 		LeaderElection:                c.leaderElect,
-		LeaderElectionID:              "sluice-manager",
+		LeaderElectionID:              uninstall.LeaderLease,
 		LeaderElectionNamespace:       c.namespace,
 		LeaderElectionReleaseOnCancel: true, // main ends when the manager does
 		LeaseDuration:                 ptr.To(leaseDuration),

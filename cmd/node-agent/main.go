@@ -72,6 +72,9 @@ func run() error {
 	}
 	for {
 		err := agent.Run(ctx, config)
+		if errors.Is(err, agent.ErrLeft) {
+			err = agent.Leave(ctx, config)
+		}
 		if !errors.Is(err, agent.ErrNodeReplaced) {
 			return err
 		}

@@ -197,7 +197,7 @@ func (r *Reconciler) write(ctx context.Context, node *v1alpha1.GPUNode, decision
 	changed := node.DeepCopy()
 	differs := !apiequality.Semantic.DeepEqual(node.Decisions(), decisions)
 	if differs {
-		changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions}
+		changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions, Leave: node.Leaving()}
 	}
 	unprotected := len(decisions) > 0 && node.DeletionTimestamp.IsZero() &&
 		controllerutil.AddFinalizer(changed, v1alpha1.NodeFinalizer)

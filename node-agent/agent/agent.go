@@ -64,6 +64,7 @@ type Records interface {
 	Claims() (checkpoint.Claims, error)
 	Published() (checkpoint.Published, error)
 	SavePublished(p checkpoint.Published) error
+	Made() (checkpoint.Made, error)
 }
 
 // Preparer is what the loop needs of the claims.
@@ -205,7 +206,7 @@ var ErrNodeReplaced = errors.New("the Node was made anew")
 func (a *Agent) Run(ctx context.Context) error {
 	for {
 		next, err := a.pass(ctx)
-		if errors.Is(err, ErrNodeReplaced) {
+		if errors.Is(err, ErrNodeReplaced) || errors.Is(err, ErrLeft) {
 			return err
 		}
 		a.note(ctx, err)
@@ -291,6 +292,9 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
 	if err := errors.Join(failed...); err != nil {
 		return min(next, a.Intervals.Republish), fmt.Errorf("bringing the node in line: %w", err)
+	}
+	if world.gpuNode.Leaving() && settled {
+		return next, a.leave(plan)
 	}
 	return next, nil
 }

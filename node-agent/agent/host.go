@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
 	"github.com/sluice-gpu/sluice/node-agent/hostbin"
+	"github.com/sluice-gpu/sluice/node-agent/mps"
 )
 
 // seen is where the agent finds a path of the node. In a container the node's root directory is mounted somewhere else.
@@ -20,6 +21,13 @@ func (c *Config) mpsDriverRoot() string {
 		return c.seen(c.DriverRoot)
 	}
 	return c.DriverRoot
+}
+
+// daemons is the door to MPS.
+func daemons(c Config) *mps.Door {
+	return mps.New(mps.Options{
+		Dir: c.MPSDir, DriverRoot: c.mpsDriverRoot(), Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
+	}, c.Clock, c.Log.WithName("mps"))
 }
 
 // openSpecs makes the door to CDI specs, after it has placed the hook that they name.

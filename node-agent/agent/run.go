@@ -236,9 +236,7 @@ type doors struct {
 }
 
 func openDoors(c Config, driver *Driver) (doors, error) {
-	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: mps.New(mps.Options{
-		Dir: c.MPSDir, DriverRoot: c.mpsDriverRoot(), Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
-	}, c.Clock, c.Log.WithName("mps"))}
+	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: daemons(c)}
 	var err error
 	if d.specs, err = openSpecs(c, driver); err != nil {
 		return d, err

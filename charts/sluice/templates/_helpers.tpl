@@ -34,3 +34,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "sluice.hostBinDir" -}}
 {{ .Values.agent.hostBinDir | default (printf "%s/bin" (trimSuffix "/" .Values.agent.stateDir)) }}
 {{- end }}
+
+{{/* What makes an object one that Helm makes before it deletes the release, in the order of its weight. */}}
+{{- define "sluice.hook" }}
+    helm.sh/hook: pre-delete
+    helm.sh/hook-weight: {{ . | quote }}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+    helm.sh/hook-output-log-policy: hook-failed,hook-succeeded
+{{- end }}
+
+{{/* Labels of what uninstalls. */}}
+{{- define "sluice.hookLabels" }}
+    {{- include "sluice.labels" . | nindent 4 }}
+    app.kubernetes.io/component: uninstall
+{{- end }}

@@ -53,7 +53,7 @@ func (s *Stack) install(ctx context.Context, o Options) error {
 	if err := s.applyWebhooks(ctx, address); err != nil {
 		return err
 	}
-	kubeconfig, err := s.serviceAccountKubeconfig(ctx, "sluice-manager")
+	kubeconfig, err := s.ServiceAccountKubeconfig(ctx, "sluice-manager")
 	if err != nil {
 		return err
 	}
@@ -186,8 +186,8 @@ func (s *Stack) waitForWebhooks(ctx context.Context) error {
 	})
 }
 
-// serviceAccountKubeconfig writes a kubeconfig with a token of a service account of Sluice.
-func (s *Stack) serviceAccountKubeconfig(ctx context.Context, account string) (string, error) {
+// ServiceAccountKubeconfig writes a kubeconfig with a token of a service account of Sluice.
+func (s *Stack) ServiceAccountKubeconfig(ctx context.Context, account string) (string, error) {
 	token, err := s.Kubectl(ctx, "create", "token", account, "-n", Namespace, "--duration="+tokenLifetime)
 	if err != nil {
 		return "", err

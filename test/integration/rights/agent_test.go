@@ -133,6 +133,20 @@ func TestAgent(t *testing.T) {
 			refuse: "for its own node only",
 		},
 		{
+			name: "taking over another node's slice",
+			do: func(ctx context.Context) error {
+				taken := sliceOfB.DeepCopy()
+				taken.Spec.Pool.Generation++
+				return agent.Update(ctx, taken, client.DryRunAll)
+			},
+			refuse: "for its own node only",
+		},
+		{
+			name:   "removing a GPUNode",
+			do:     func(ctx context.Context) error { return agent.Delete(ctx, gpuNode("b"), client.DryRunAll) },
+			refuse: "cannot delete resource",
+		},
+		{
 			name: "another node's status",
 			do: func(ctx context.Context) error {
 				n := gpuNode("b")
