@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/rollout"
 	"github.com/sluice-gpu/sluice/controllers/template"
 	"github.com/sluice-gpu/sluice/controllers/view"
+	"github.com/sluice-gpu/sluice/controllers/violations"
 )
 
 // Options are what the controllers need to know.
@@ -80,6 +81,7 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 				ExtendedResources: o.ExtendedResources, Book: book, ScheduleJitter: o.ScheduleJitter, Clock: o.Clock, Metrics: o.Metrics,
 			})
 		}},
+		{"violations", func() error { return violations.Setup(mgr, o.Metrics) }},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
 		{"quota", func() error { return o.Quota.Setup(ctx, mgr) }},

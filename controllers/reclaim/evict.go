@@ -4,27 +4,21 @@ package reclaim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gpu/sluice/controllers/eviction"
 	"github.com/sluice-gpu/sluice/internal/quota"
 )
 
-// patience is how long one eviction may take: the API server asks to wait while a disruption budget is being counted.
-const patience = 5 * time.Second
-
 // slack is how far the clocks of the API server and of the manager may be apart.
 const slack = 10 * time.Second
-
-var errPatience = errors.New("an eviction takes too long")
 
 // evict evicts, for each waiting pod all of its victims or none: where a disruption budget forbids one, none is evicted
 // and the next look finds others. It says when to look again.
@@ -98,33 +92,9 @@ func (r *Reconciler) evictHolder(ctx context.Context, victim *quota.Victim, t te
 // evictPod evicts exactly this pod. It gets the time to end that it asks for, at most the cohort's grace.
 func (r *Reconciler) evictPod(ctx context.Context, pod *corev1.Pod, t terms, dry bool) (why string, err error) {
 	own := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
-	options := &metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To(min(own, int64(t.grace/time.Second))),
-		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
-	}
+	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(min(own, int64(t.grace/time.Second)))}
 	if dry {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	eviction := &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options,
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
-	defer cancel()
-	err = r.Client.SubResource("eviction").Create(ctx, pod, eviction)
-	switch {
-	case err != nil && errors.Is(context.Cause(ctx), errPatience):
-		return "the API server has not decided on it yet", nil
-	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return "", nil
-	case apierrors.IsTooManyRequests(err):
-		return err.Error(), nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		// As where somebody's admission policy protects a pod, or where its namespace is being deleted. Others may give.
-		return err.Error(), nil
-	case apierrors.IsInternalError(err):
-		// As where several disruption budgets choose one pod, which the Eviction API does not serve.
-		return err.Error(), nil
-	default:
-		return "", fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
+	return eviction.Ask(ctx, r.Client, pod, options) //nolint:wrapcheck // it says which pod
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
+	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
 // The rights of the agent. What it may write of them is its own node's, which admission policies see to.
@@ -101,6 +102,11 @@ type MPS interface {
 	Report() watch.Report
 }
 
+// Violations says which shares are not kept to.
+type Violations interface {
+	Report() violations.Report
+}
+
 // Intervals are the agent's times.
 type Intervals struct {
 	// Resync is the longest time between two passes, Pause the shortest.
@@ -146,6 +152,7 @@ type Agent struct {
 	Library    Library
 	Arbiter    Arbiter
 	MPS        MPS
+	Violations Violations
 	Health     Health
 	// HealthReports are kubelet's, Teller is for pods.
 	HealthReports HealthReports

@@ -177,6 +177,15 @@ func (d *Driver) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]n
 	return door.Processes(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
 }
 
+// Figures are all processes on a device of a GPU, with what NVML says of their memory.
+func (d *Driver) Figures(ctx context.Context, gpuUUID, deviceUUID string) ([]nvml.Figure, error) {
+	door, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return door.Figures(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
 // Holders are the processes on a GPU and its MIG instances.
 func (d *Driver) Holders(ctx context.Context, gpuUUID string) ([]nvml.Holder, error) {
 	door, err := d.open()

@@ -14,12 +14,15 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/arbiter"
+	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
 // Metrics are the agent's.
 type Metrics struct {
 	// Arbiter is for the arbiter of GPU time.
 	Arbiter *arbiter.Metrics
+	// Violations are of shares that are not kept to.
+	Violations *violations.Metrics
 
 	claims  *prometheus.HistogramVec
 	passes  *prometheus.CounterVec
@@ -60,6 +63,9 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	var err error
 	if m.Arbiter, err = arbiter.NewMetrics(registry); err != nil {
 		return nil, fmt.Errorf("making the metrics of GPU time: %w", err)
+	}
+	if m.Violations, err = violations.NewMetrics(registry); err != nil {
+		return nil, fmt.Errorf("making the metrics of violations: %w", err)
 	}
 	return m, nil
 }

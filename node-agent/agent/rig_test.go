@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
+	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
 // rig is an agent whose outside is in memory.
@@ -63,6 +64,11 @@ type rig struct {
 // Report says that nothing is shared by MPS.
 func (*rig) Report() watch.Report { return watch.Report{} }
 
+// lawful is a node whose shares are all kept to.
+type lawful struct{}
+
+func (lawful) Report() violations.Report { return violations.Report{Known: true} }
+
 func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 	t.Helper()
 	store, err := checkpoint.Open(t.TempDir())
@@ -79,7 +85,8 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 	}
 	r.agent = &Agent{
 		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Arbiter: r, MPS: r,
-		Health: &r.ward, HealthReports: &r.ward, Teller: &r.ward, Metrics: metrics, Clock: r.clock,
+		Violations: lawful{},
+		Health:     &r.ward, HealthReports: &r.ward, Teller: &r.ward, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r

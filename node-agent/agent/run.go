@@ -109,6 +109,7 @@ func Run(ctx context.Context, c Config) error {
 		back.try(ctx)
 	}
 	watcher := newWatcher(c, doors, preparer, agent)
+	beside := newBeside(c, doors, cluster, driver, agent, watcher)
 	reports := &dra.Health{NodeName: c.NodeName, Clock: c.Clock}
 	agent.HealthReports = reports
 	server, err := dra.Start(ctx, dra.Options{
@@ -130,7 +131,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer resign()
 	}
-	return ended(ctx, lead(ctx, cancel, c, agent, cluster, doors, meter(c, doors, driver), watcher, back))
+	return ended(ctx, lead(ctx, cancel, c, agent, cluster, doors, beside, back))
 }
 
 // clients lead to the API server. It is not talked to yet, and may be away.
@@ -179,8 +180,8 @@ func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, prepar
 
 // lead runs the loop as the node's active agent.
 func lead(
-	ctx context.Context, cancel context.CancelCauseFunc, c Config, agent *Agent, cluster *APICluster, doors doors, meter *measure.Meter,
-	watcher *watch.Watcher, back *comeback,
+	ctx context.Context, cancel context.CancelCauseFunc, c Config, agent *Agent, cluster *APICluster, doors doors, others []besides,
+	back *comeback,
 ) error {
 	c.Log.Info("This is the node's active agent")
 	sweepPrograms(c, doors)
@@ -199,9 +200,10 @@ func lead(
 	var beside sync.WaitGroup
 	ctx, stop := context.WithCancel(ctx)
 	beside.Go(func() { beat(ctx, doors.heartbeat, c.Clock, c.Log) })
-	beside.Go(func() { meter.Run(ctx, c.Clock) })
 	beside.Go(func() { agent.Health.Run(ctx) })
-	beside.Go(func() { watcher.Run(ctx, c.Clock) })
+	for _, other := range others {
+		beside.Go(func() { other(ctx) })
+	}
 	defer beside.Wait()
 	defer stop()
 	away, there := context.WithCancel(ctx)
@@ -270,10 +272,6 @@ func newWatcher(c Config, doors doors, preparer *claims.Preparer, agent *Agent) 
 	}
 	agent.MPS = w
 	return w
-}
-
-func meter(c Config, doors doors, driver *Driver) *measure.Meter {
-	return &measure.Meter{Records: doors.records, Hardware: driver, Shares: doors.shares, Log: c.Log.WithName("contexts")}
 }
 
 // recoveryTime bounds what the start waits for; the loop goes on with what is left.

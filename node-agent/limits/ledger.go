@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,22 +44,35 @@ type Holder struct {
 }
 
 // Holders are the living processes of a share, in the order of their slots; none where it has no ledger.
-func (d *Door) Holders(claimUID string, index int) (holders []Holder, err error) {
+func (d *Door) Holders(claimUID string, index int) ([]Holder, error) {
+	holders, _, err := d.HoldersWithin(claimUID, index, math.MaxInt64)
+	return holders, err
+}
+
+// HoldersWithin are the living processes of a share as far as they can be found in so much of the thread's time: the kernel
+// answers by going through all locks of the ledger, of which a tenant can take any number. All is false where some are missing.
+func (d *Door) HoldersWithin(claimUID string, index int, budget time.Duration) (holders []Holder, all bool, err error) {
 	file, err := d.open(claimUID, index, UsageFile, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, true, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening the ledger of share %d of claim %s: %w", index, claimUID, err)
+		return nil, false, fmt.Errorf("opening the ledger of share %d of claim %s: %w", index, claimUID, err)
 	}
 	defer file.Close()
+	runtime.LockOSThread() // its time is what is measured
+	defer runtime.UnlockOSThread()
+	begun, err := spent()
+	if err != nil {
+		return nil, false, err
+	}
 	page := make([]byte, usageSize)
 	if _, err := io.ReadFull(io.NewSectionReader(file, 0, usageSize), page); err != nil {
-		return nil, fmt.Errorf("reading the ledger of share %d of claim %s: %w", index, claimUID, err)
+		return nil, false, fmt.Errorf("reading the ledger of share %d of claim %s: %w", index, claimUID, err)
 	}
 	word := func(at int) uint32 { return binary.NativeEndian.Uint32(page[at:]) }
 	if word(0) != usageMagic || word(minReaderOffset) > version {
-		return nil, nil
+		return nil, true, nil
 	}
 	for i := range int(min(word(slotsUsedOffset), usageSlots)) {
 		at := slotsOffset + i*slotSize
@@ -64,15 +80,18 @@ func (d *Door) Holders(claimUID string, index int) (holders []Holder, err error)
 		if binary.NativeEndian.Uint64(slot[stampOffset:]) == 0 {
 			continue
 		}
+		if now, err := spent(); err != nil || now-begun > int64(budget) {
+			return holders, false, err
+		}
 		pid, err := lockedBy(file, int64(at))
 		if err != nil {
-			return nil, fmt.Errorf("asking for the lock of slot %d of share %d of claim %s: %w", i, index, claimUID, err)
+			return nil, false, fmt.Errorf("asking for the lock of slot %d of share %d of claim %s: %w", i, index, claimUID, err)
 		}
 		if pid > 0 {
 			holders = append(holders, holder(pid, slot))
 		}
 	}
-	return holders, nil
+	return holders, true, nil
 }
 
 func holder(pid int, slot []byte) Holder {

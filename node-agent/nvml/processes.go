@@ -19,10 +19,38 @@ type Process struct {
 	Bytes uint64
 }
 
-// Processes are those with contexts on a device, which is a GPU or a MIG device of it. A process for which NVML has no figure,
-// as in some virtual machines and for a reader in a PID namespace of its own, is left out: no figure is not a small one.
+// Figure is a process on a device and what NVML says of its memory.
+type Figure struct {
+	// PID is the one that the node knows it by.
+	PID int
+	// Bytes are what it holds of the device's memory; Known is false where NVML does not say, as in some virtual machines
+	// and to a reader in a PID namespace of its own. No figure is not a small one.
+	Bytes uint64
+	Known bool
+}
+
+// Processes are those with CUDA contexts on a device, which is a GPU or a MIG device of it, for which NVML has a figure.
 func (d *Door) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]Process, error) {
+	figures, err := d.list(ctx, gpuUUID, deviceUUID, false)
+	if err != nil {
+		return nil, err
+	}
 	var found []Process
+	for _, f := range figures {
+		if f.Known {
+			found = append(found, Process{PID: f.PID, Bytes: f.Bytes})
+		}
+	}
+	return found, nil
+}
+
+// Figures are all processes on a device, those that draw included, with a figure or without one.
+func (d *Door) Figures(ctx context.Context, gpuUUID, deviceUUID string) ([]Figure, error) {
+	return d.list(ctx, gpuUUID, deviceUUID, true)
+}
+
+func (d *Door) list(ctx context.Context, gpuUUID, deviceUUID string, graphics bool) ([]Figure, error) {
+	var found []Figure
 	err := d.on(ctx, gpuUUID, func(device nvml.Device) error {
 		// A MIG device's handle ends with its instance, so it is not kept.
 		if strings.HasPrefix(deviceUUID, "MIG-") {
@@ -36,7 +64,7 @@ func (d *Door) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]Pro
 			device = mig
 		}
 		var err error
-		found, err = d.processes(device)
+		found, err = d.figures(device, graphics)
 		return err
 	})
 	if err != nil {
@@ -45,16 +73,27 @@ func (d *Door) Processes(ctx context.Context, gpuUUID, deviceUUID string) ([]Pro
 	return found, nil
 }
 
-// processes are those of a device's two lists, plain ones and clients of MPS. One that is in both has one figure.
-func (d *Door) processes(device nvml.Device) ([]Process, error) {
-	var found []Process
-	for _, list := range []struct {
-		symbol string
-		ask    func() ([]nvml.ProcessInfo, nvml.Return)
-	}{
+// processLists are a device's lists of processes: plain ones, clients of MPS and, where they are asked for, those that draw.
+func processLists(device nvml.Device, graphics bool) []processList {
+	lists := []processList{
 		{"nvmlDeviceGetComputeRunningProcesses_v3", device.GetComputeRunningProcesses},
 		{"nvmlDeviceGetMPSComputeRunningProcesses_v3", device.GetMPSComputeRunningProcesses},
-	} {
+	}
+	if graphics {
+		lists = append(lists, processList{"nvmlDeviceGetGraphicsRunningProcesses_v3", device.GetGraphicsRunningProcesses})
+	}
+	return lists
+}
+
+type processList struct {
+	symbol string
+	ask    func() ([]nvml.ProcessInfo, nvml.Return)
+}
+
+// figures are those of a device's lists. A process that is in several has one figure, which any of them may know.
+func (d *Door) figures(device nvml.Device, graphics bool) ([]Figure, error) {
+	var found []Figure
+	for _, list := range processLists(device, graphics) {
 		if !d.has(list.symbol) {
 			continue
 		}
@@ -65,11 +104,18 @@ func (d *Door) processes(device nvml.Device) ([]Process, error) {
 		if err := failed(list.symbol, ret); err != nil {
 			return nil, err
 		}
-		earlier := found
+		earlier := len(found)
 		for _, info := range infos {
-			listed := slices.ContainsFunc(earlier, func(p Process) bool { return p.PID == int(info.Pid) })
-			if info.UsedGpuMemory != 0 && info.UsedGpuMemory != noMemoryFigure && !listed {
-				found = append(found, Process{PID: int(info.Pid), Bytes: info.UsedGpuMemory})
+			f := Figure{PID: int(info.Pid)}
+			if info.UsedGpuMemory != 0 && info.UsedGpuMemory != noMemoryFigure {
+				f.Bytes, f.Known = info.UsedGpuMemory, true
+			}
+			i := slices.IndexFunc(found[:earlier], func(other Figure) bool { return other.PID == f.PID })
+			switch {
+			case i < 0:
+				found = append(found, f)
+			case !found[i].Known:
+				found[i] = f
 			}
 		}
 	}

@@ -42,6 +42,10 @@ func TestProcesses(t *testing.T) {
 	node.CLI(t, "detach", "--pid", strconv.Itoa(pid), "--gpu", "0")
 	node.CLI(t, "attach", "--gpu", "0", "--pid", strconv.Itoa(pid), "--memory", "0")
 	wantProcesses(t, door, whole, whole) // a process without a figure is not one that holds nothing
+	figures, err := door.Figures(t.Context(), whole, whole)
+	if diff := cmp.Diff([]nvml.Figure{{PID: pid}}, figures); err != nil || diff != "" {
+		t.Errorf("figures (-want +got):\n%s%v", diff, err)
+	}
 
 	node.CLI(t, "detach", "--pid", strconv.Itoa(pid))
 	if err := door.DestroyInstance(t.Context(), divided, giID); err != nil {

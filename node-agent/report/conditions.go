@@ -15,7 +15,9 @@ import (
 )
 
 func setConditions(s *v1alpha1.GPUNodeStatus, f Facts) {
-	for _, c := range []metav1.Condition{ready(f), driverAvailable(f), foreignDriver(f), migModeOff(f), enforcing(f), mpsServing(f)} {
+	for _, c := range []metav1.Condition{
+		ready(f), driverAvailable(f), foreignDriver(f), migModeOff(f), enforcing(f), mpsServing(f), limitsViolated(f), memoryUnverified(f),
+	} {
 		c.ObservedGeneration = f.Generation
 		c.LastTransitionTime = f.Now
 		c.Message = shorten(c.Message, maxCondMsg)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/holders"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
+	seen "github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
 // Facts are everything that a status says.
@@ -47,6 +48,8 @@ type Facts struct {
 	LibraryFailed  error
 	// MPS is what was seen of the devices that MPS holds.
 	MPS watch.Report
+	// Violations are what was seen of shares that are not kept to.
+	Violations seen.Report
 	// InUse counts the claims of each GPU, by UUID.
 	InUse map[string]int
 	// Claims are the node's, and Processes those on each GPU, by UUID.
@@ -86,6 +89,7 @@ func Status(f Facts) v1alpha1.GPUNodeStatus {
 	}
 	s.Products = products(s.GPUs)
 	s.Profiles = profiles(f.Outcomes)
+	s.Violations = violations(f)
 	s.Summary = fmt.Sprintf("%d/%d GPUs", published, len(s.GPUs))
 	setConditions(&s, f)
 	return s

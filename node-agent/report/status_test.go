@@ -178,8 +178,8 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := report.Status(tc.facts)
-			if len(s.Conditions) != 6 {
-				t.Errorf("%d conditions, want all 6", len(s.Conditions))
+			if len(s.Conditions) != 8 {
+				t.Errorf("%d conditions, want all 8", len(s.Conditions))
 			}
 			for condition, want := range tc.want {
 				c := meta.FindStatusCondition(s.Conditions, condition)

@@ -232,6 +232,9 @@ func kubeletClaim(claim *resourceapi.ResourceClaim) *dra.Claim {
 	return &dra.Claim{Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID)}
 }
 
+// Log is what the agent has said so far.
+func (a *Agent) Log() string { return a.log.String() }
+
 // Kill ends the agent as a crash does and waits until it is gone.
 func (a *Agent) Kill() {
 	if a.conn != nil {
