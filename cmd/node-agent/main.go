@@ -96,6 +96,8 @@ func parse() *flags {
 	set.StringVar(&f.agent.LibraryPath, "library", "/usr/lib/sluice/libsluice.so", "Library that holds shares inside their processes; empty: shares are only counted.")
 	set.StringVar(&f.agent.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs that the container runtime reads.")
 	set.StringVar(&f.agent.CDIHookPath, "cdi-hook-path", "/usr/bin/nvidia-cdi-hook", "nvidia-cdi-hook as the container runtime sees it.")
+	set.StringVar(&f.agent.StartHookPath, "sluice-hook-path", "/usr/bin/sluice-cdi-hook", "sluice-cdi-hook as the container runtime sees it.")
+	set.StringVar(&f.agent.CgroupDir, "cgroup-dir", "/sys/fs/cgroup", "The node's cgroup v2 file system, in which the driver limits the memory of containers.")
 	set.StringVar(&f.agent.PluginsDir, "plugin-dir", "/var/lib/kubelet/plugins", "kubelet's directory of plugins.")
 	set.StringVar(&f.agent.RegistrarDir, "registrar-dir", "/var/lib/kubelet/plugins_registry", "Directory in which kubelet looks for plugins to register.")
 	set.StringVar(&f.bootIDFile, "boot-id-file", "/proc/sys/kernel/random/boot_id", "File that is different after each boot of the node.")

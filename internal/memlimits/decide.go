@@ -92,6 +92,9 @@ func branch(version string) int {
 	return n
 }
 
+// Depends is true where what holds the limits of a form's shares depends on the driver.
+func Depends(form v1alpha1.GPUDecision) bool { return Decide(form, "", Probe{}).HeldBy == "" }
+
 // Demanded is true where shares of a form must not be prepared unless the driver holds them.
 func Demanded(form v1alpha1.GPUDecision) bool {
 	return form.Sharing == v1alpha1.SharingSoftware && form.MemoryLimits == v1alpha1.MemoryLimitsDriver

@@ -18,6 +18,7 @@ import (
 
 	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
+	"github.com/sluice-gpu/sluice/node-agent/cgroups"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
@@ -55,6 +56,10 @@ type Config struct {
 	// MPSDir holds what MPS daemons need, MPSCgroup the cgroups that they are started in, and MPSNamespace is a file of the
 	// mount namespace that they are started in.
 	MPSDir, MPSCgroup, MPSNamespace string
+	// CgroupDir is where the node's cgroup v2 file system is mounted.
+	CgroupDir string
+	// StartHookPath is the sluice-cdi-hook that the specs call, as the container runtime sees it.
+	StartHookPath string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it.
 	CDIHookPath string
 
@@ -83,7 +88,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	driver := &Driver{Root: c.DriverRoot}
 	defer driver.Close()
-	doors, err := openDoors(c)
+	doors, err := openDoors(c, driver)
 	if err != nil {
 		return err
 	}
@@ -109,6 +114,11 @@ func Run(ctx context.Context, c Config) error {
 		back.try(ctx)
 	}
 	watcher := newWatcher(c, doors, preparer, agent)
+	stopAnswering, err := answerStarts(ctx, c, doors)
+	if err != nil {
+		return err
+	}
+	defer stopAnswering()
 	reports := &dra.Health{NodeName: c.NodeName, Clock: c.Clock}
 	agent.HealthReports = reports
 	server, err := dra.Start(ctx, dra.Options{
@@ -167,7 +177,7 @@ func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, prepar
 		Divider: &divide.Divider{
 			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
 		},
-		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
+		Holders: finder, MemoryLimits: doors.cgroups, TimeSlicer: &smi.Tool{DriverRoot: c.DriverRoot},
 		Teller: cluster, Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	agent.Health = &health.Monitor{
@@ -201,6 +211,7 @@ func lead(
 	beside.Go(func() { meter.Run(ctx, c.Clock) })
 	beside.Go(func() { agent.Health.Run(ctx) })
 	beside.Go(func() { watcher.Run(ctx, c.Clock) })
+	beside.Go(func() { doors.cgroups.Run(ctx, c.Clock) })
 	defer beside.Wait()
 	defer stop()
 	away, there := context.WithCancel(ctx)
@@ -231,9 +242,10 @@ type doors struct {
 	heartbeat *limits.Heartbeat
 	library   *library.Door
 	mps       *mps.Door
+	cgroups   *cgroups.Keeper
 }
 
-func openDoors(c Config) (doors, error) {
+func openDoors(c Config, driver *Driver) (doors, error) {
 	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: mps.New(mps.Options{
 		Dir: c.MPSDir, DriverRoot: c.DriverRoot, Cgroup: c.MPSCgroup, Namespace: c.MPSNamespace, Proc: c.ProcDir,
 	}, c.Clock, c.Log.WithName("mps"))}
@@ -247,19 +259,23 @@ func openDoors(c Config) (doors, error) {
 	if d.heartbeat, err = d.shares.Heartbeat(); err != nil {
 		return d, fmt.Errorf("opening the shares: %w", err)
 	}
+	d.cgroups = cgroups.New(cgroups.Options{
+		Root: c.CgroupDir, Proc: c.ProcDir, Hardware: driver, Records: d.records, Shares: d.shares, Clock: c.Clock, Log: c.Log.WithName("cgroups"),
+	})
 	return d, nil
 }
 
 func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) (*claims.Preparer, error) {
 	door, err := cdi.New(cdi.Options{
 		DriverRoot: c.DriverRoot, DevRoot: c.DevRoot, SpecDir: c.CDIDir, HookPath: c.CDIHookPath, NVML: driver.Library,
+		StartHook: c.StartHookPath, AskSocket: askSocket(c),
 	}, c.Log.WithName("cdi"))
 	if err != nil {
 		return nil, fmt.Errorf("opening the CDI specs: %w", err)
 	}
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{door}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
+		Specs: specs{door}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, Limits: doors.cgroups, API: cluster,
 		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
 		Clock:    c.Clock, Log: c.Log.WithName("claims"),
 	}, nil
