@@ -22,8 +22,9 @@ static void make_directory(const char *path, int dmem) {
     char file[400];
     if (mkdir(path, 0755) != 0) perror(path);
     if (!dmem) return;
-    snprintf(file, sizeof file, "%s/dmem.max", path);
+    snprintf(file, sizeof file, "%s/cgroup.subtree_control", path);
     int fd = open(file, O_WRONLY | O_CREAT, 0644);
+    if (fd < 0 || write(fd, "cpu dmem\n", 9) != 9) perror(file);
     if (fd >= 0) close(fd);
 }
 
@@ -36,7 +37,7 @@ static void node(const char *driver, const char *backend) {
     snprintf(line, sizeof line, "rm -rf %s", root);
     if (system(line) != 0) exit(1);
     int dmem = strcmp(backend, "dmem") == 0;
-    make_directory(root, 0);
+    make_directory(root, dmem);
     make_directory(pod, dmem);
     make_directory(leaf, dmem);
     make_directory(other, dmem);

@@ -28,7 +28,7 @@ type FS struct {
 	dmem bool
 }
 
-// New makes one. With dmem each cgroup has the files of the kernel's controller for device memory.
+// New makes one. With dmem each cgroup has the kernel's controller for device memory.
 func New(tb testing.TB, dmem bool) *FS {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -39,6 +39,7 @@ func New(tb testing.TB, dmem bool) *FS {
 		}
 	}
 	f.write(tb, filepath.Join(f.Root, "cgroup.controllers"), "cpu memory dmem\n")
+	f.control(tb, f.Root)
 	return f
 }
 
@@ -52,9 +53,15 @@ func (f *FS) Make(tb testing.TB, cgroup string) {
 		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 			tb.Fatal(err)
 		}
-		if f.dmem {
-			f.write(tb, filepath.Join(dir, "dmem.max"), "")
-		}
+		f.control(tb, dir)
+	}
+}
+
+// control has the cgroups below one have the controller.
+func (f *FS) control(tb testing.TB, dir string) {
+	tb.Helper()
+	if f.dmem {
+		f.write(tb, filepath.Join(dir, "cgroup.subtree_control"), "cpu memory dmem\n")
 	}
 }
 

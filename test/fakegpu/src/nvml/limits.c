@@ -3,7 +3,7 @@
 #include "limits.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "device.h"
@@ -13,18 +13,26 @@
 // What the path of a cgroup leads to.
 struct place {
     char below[FG_CGROUP];
-    uint64_t inode;
+    uint64_t identity;
 };
 
+// Whether the kernel gives the cgroup the files of its controller for device memory: the one above it says so.
+static int has_controller(const char *path) {
+    char file[2 * FG_CGROUP + 32], text[256];
+    snprintf(file, sizeof file, "%s/../cgroup.subtree_control", path);
+    FILE *controllers = fopen(file, "re");
+    if (controllers == NULL) return 0;
+    size_t length = fread(text, 1, sizeof text - 1, controllers);
+    fclose(controllers);
+    text[length] = '\0';
+    return strstr(text, "dmem") != NULL;
+}
+
 static nv_return find_place(struct fg_db *db, const char *path, struct place *place) {
-    struct stat info;
     if (path == NULL) return NV_INVALID_ARGUMENT;
-    if (!fg_limit_path(db->state, path, place->below) || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return NV_OPERATING_SYSTEM;
-    place->inode = (uint64_t)info.st_ino;
-    if (db->state->limits_backend != FG_LIMITS_DMEM) return NV_SUCCESS;
-    char file[2 * FG_CGROUP + 16];
-    snprintf(file, sizeof file, "%s/dmem.max", path);
-    return access(file, F_OK) == 0 ? NV_SUCCESS : NV_NOT_FOUND;
+    place->identity = fg_directory_identity(path);
+    if (place->identity == 0 || !fg_limit_path(db->state, path, place->below)) return NV_OPERATING_SYSTEM;
+    return db->state->limits_backend == FG_LIMITS_DMEM && !has_controller(path) ? NV_NOT_FOUND : NV_SUCCESS;
 }
 
 // Enters with a whole GPU of a driver that has limits; MIG handles are refused.
@@ -49,7 +57,7 @@ NV_API nv_return nvmlDeviceSetMemoryLimits_v1(nv_device device, nv_set_limits *l
     if (!none && (limits->soft > limits->hard || limits->hard > total)) return nv_leave(db, NV_INVALID_ARGUMENT);
     result = find_place(db, limits->cgroup, &place);
     if (result != NV_SUCCESS) return nv_leave(db, result);
-    if (fg_limit_set(db, (unsigned)t.gpu, place.below, place.inode, limits->soft, limits->hard) != 0) return nv_leave(db, NV_UNKNOWN);
+    if (fg_limit_set(db, (unsigned)t.gpu, place.below, place.identity, limits->soft, limits->hard) != 0) return nv_leave(db, NV_UNKNOWN);
     return nv_leave(db, NV_SUCCESS);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "limit.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ struct fg_limit *fg_limit_find(struct fg_db *db, unsigned gpu, const char *cgrou
     return NULL;
 }
 
-int fg_limit_set(struct fg_db *db, unsigned gpu, const char *cgroup, uint64_t inode, uint64_t soft, uint64_t hard) {
+int fg_limit_set(struct fg_db *db, unsigned gpu, const char *cgroup, uint64_t identity, uint64_t soft, uint64_t hard) {
     struct fg_limit *l = fg_limit_find(db, gpu, cgroup);
     if (l != NULL) {
         __atomic_store_n(&l->soft, soft, __ATOMIC_RELEASE);
@@ -59,18 +60,24 @@ int fg_limit_set(struct fg_db *db, unsigned gpu, const char *cgroup, uint64_t in
     while (i < count && fg_read(&db->state->limits[i].used)) i++;
     if (i == FG_MAX_LIMITS) return -1;
     l = &db->state->limits[i];
-    *l = (struct fg_limit){.gpu = gpu, .inode = inode, .soft = soft, .hard = hard};
+    *l = (struct fg_limit){.gpu = gpu, .identity = identity, .soft = soft, .hard = hard};
     snprintf(l->cgroup, sizeof l->cgroup, "%s", cgroup);
     fg_publish(&l->used, 1);
     if (i == count) fg_publish(&db->state->limit_count, count + 1);
     return 0;
 }
 
+uint64_t fg_directory_identity(const char *path) {
+    struct statx info;
+    if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_TYPE | STATX_BTIME, &info) != 0 || !S_ISDIR(info.stx_mode)) return 0;
+    uint64_t born = info.stx_mask & STATX_BTIME ? (uint64_t)info.stx_btime.tv_sec * 1000000000u + info.stx_btime.tv_nsec : 0;
+    return (info.stx_ino + 1) ^ born << 16;
+}
+
 static int is_there(const struct fg_state *state, const struct fg_limit *l) {
     char path[2 * FG_CGROUP];
-    struct stat info;
     snprintf(path, sizeof path, "%s%s", state->cgroup_root, l->cgroup);
-    return stat(path, &info) == 0 && (uint64_t)info.st_ino == l->inode;
+    return fg_directory_identity(path) == l->identity;
 }
 
 void fg_limit_sweep(struct fg_db *db) {

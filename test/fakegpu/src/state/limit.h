@@ -13,8 +13,10 @@ int fg_limit_path(const struct fg_state *state, const char *path, char below[FG_
 
 // The limits of exactly that cgroup; NULL where none were ever set.
 struct fg_limit *fg_limit_find(struct fg_db *db, unsigned gpu, const char *cgroup);
-// Sets them, (0, FG_NO_LIMIT) for none; -1 when the table is full. The inode is the directory's.
-int fg_limit_set(struct fg_db *db, unsigned gpu, const char *cgroup, uint64_t inode, uint64_t soft, uint64_t hard);
+// Sets them, (0, FG_NO_LIMIT) for none; -1 when the table is full. The identity is the directory's.
+int fg_limit_set(struct fg_db *db, unsigned gpu, const char *cgroup, uint64_t identity, uint64_t soft, uint64_t hard);
+// Tells a directory from one that has its name, or its inode, later; 0 where there is none.
+uint64_t fg_directory_identity(const char *path);
 // Forgets those of cgroups that are gone. Only who sees the node's file system can say which.
 void fg_limit_sweep(struct fg_db *db);
 // What processes of the cgroup hold, those of cgroups below it too where limits nest.

@@ -144,7 +144,7 @@ struct fg_limit {
     uint32_t gpu;
     uint32_t gone; // the cgroup is no more: what is left is the reservation
     uint32_t reserved;
-    uint64_t inode; // of the cgroup's directory
+    uint64_t identity; // of the cgroup's directory
     uint64_t soft, hard; // bytes
     char cgroup[FG_CGROUP]; // as in fg_proc
 };
