@@ -187,6 +187,7 @@ func TestProbe(t *testing.T) {
 				if err := r.door.SetMemoryLimits(t.Context(), r.gpu, path, 0, gib); err != nil {
 					t.Fatal(err)
 				}
+				untilLater(t, path)
 			}},
 		{name: "without the controller in the root it is refused", version: "615.71.09", backend: "dmem", want: memlimits.Refused, says: "+dmem",
 			change: func(t *testing.T, r *rig) {
@@ -217,6 +218,25 @@ func TestProbe(t *testing.T) {
 			}
 			r.expect(t, "after it was tried", map[string]bounds{})
 		})
+	}
+}
+
+// untilLater waits until what is made anew is younger than a directory, by the clock of the file system: plain directories can
+// have the numbers of those that were removed.
+func untilLater(t *testing.T, dir string) {
+	t.Helper()
+	made, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := filepath.Join(t.TempDir(), "file")
+	for {
+		if err := os.WriteFile(probe, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := os.Stat(probe); err != nil || now.ModTime().After(made.ModTime()) {
+			return
+		}
 	}
 }
 
