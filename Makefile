@@ -54,9 +54,10 @@ test: test-unit test-fakegpu test-interceptor test-images test-lab test-chart te
 ##@ Build
 
 .PHONY: build
-build: interceptor ## Build the manager (static), the node agent and NVIDIA's CDI hook into bin/, and the library.
+build: interceptor ## Build the manager (static), the node agent and the CDI hooks into bin/, and the library.
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/manager ./cmd/manager
 	$(GO) build -o $(BIN)/node-agent ./cmd/node-agent
+	CGO_ENABLED=0 $(GO) build -o $(BIN)/sluice-cdi-hook ./cmd/sluice-cdi-hook
 	$(GO) build -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
 
 .PHONY: interceptor
@@ -72,7 +73,7 @@ images: $(addprefix image-programs-,$(ARCHES)) ## Make the container images in b
 	cd hack/images && $(GO) run . --out $(abspath $(BIN))/images --version $(VERSION) $(addprefix $(abspath $(BIN))/images/build/,$(ARCHES))
 
 # Programs in an image are stripped, and tell nothing of where they were built. What needs cgo is built for this machine's
-# architecture, and for another one where CC_<architecture> names a C compiler for it. The hook is run on the node, whatever
+# architecture, and for another one where CC_<architecture> names a C compiler for it. The hooks are run on the node, whatever
 # C library that has, so it brings its own: it loads nothing.
 image-programs-%: IMAGE_GO = GOARCH=$* $(GO) build -trimpath -ldflags '-s -w'
 image-programs-%: IMAGE_DIR = $(BIN)/images/build/$*
@@ -80,6 +81,7 @@ image-programs-%: IMAGE_CC = $(or $(CC_$*),$(if $(filter $*,$(shell $(GO) env GO
 image-programs-%:
 	mkdir -p $(IMAGE_DIR)
 	CGO_ENABLED=0 $(IMAGE_GO) -o $(IMAGE_DIR)/manager ./cmd/manager
+	CGO_ENABLED=0 $(IMAGE_GO) -o $(IMAGE_DIR)/sluice-cdi-hook ./cmd/sluice-cdi-hook
 	if [[ -n '$(IMAGE_CC)' ]]; then \
 	  export CGO_ENABLED=1 CC='$(IMAGE_CC)'; \
 	  $(IMAGE_GO) -o $(IMAGE_DIR)/node-agent ./cmd/node-agent; \

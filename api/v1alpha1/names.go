@@ -43,6 +43,8 @@ const (
 	AttributePool = "pool"
 	// AttributeSharing is the sharing mode: Exclusive, TimeSlicing, Software or MPS (string).
 	AttributeSharing = "sharing"
+	// AttributeMemoryLimits is what holds shares to their memory: Driver or Interceptor (string).
+	AttributeMemoryLimits = "memoryLimits"
 	// AttributeProfile is the MIG profile, such as 1g.10gb; "" for a whole GPU (string).
 	AttributeProfile = "profile"
 	// AttributeProduct is the product name as NVML reports it (string).

@@ -42,6 +42,7 @@ func programs(t *testing.T) string {
 	compile(t, dir, "manager", "-static")
 	compile(t, dir, "node-agent")
 	compile(t, dir, "nvidia-cdi-hook", "-static")
+	compile(t, dir, "sluice-cdi-hook", "-static")
 	compile(t, dir, "libsluice.so", "-shared", "-fPIC")
 	return dir
 }
@@ -107,7 +108,7 @@ func TestImages(t *testing.T) {
 		"manager": {user: "65532:65532", entrypoint: "/usr/bin/manager", files: []string{"/usr/bin/manager", certificates}},
 		"node-agent": {
 			user: "0:0", entrypoint: "/usr/bin/node-agent", libraries: true,
-			files: []string{"/usr/bin/node-agent", "/usr/bin/nvidia-cdi-hook", "/usr/lib/sluice/libsluice.so", certificates},
+			files: []string{"/usr/bin/node-agent", "/usr/bin/nvidia-cdi-hook", "/usr/bin/sluice-cdi-hook", "/usr/lib/sluice/libsluice.so", certificates},
 		},
 	}
 	for name, tc := range cases {

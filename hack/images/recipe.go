@@ -68,19 +68,13 @@ func managerFiles(s source) ([]file, error) {
 // nvidia-smi is run by it.
 func agentFiles(s source) ([]file, error) {
 	var files []file
-	for _, program := range []struct {
-		name, path string
-		optional   bool
-	}{
+	for _, program := range []struct{ name, path string }{
 		{name: "node-agent", path: "/usr/bin/node-agent"},
 		{name: "nvidia-cdi-hook", path: "/usr/bin/nvidia-cdi-hook"},
-		{name: "sluice-cdi-hook", path: "/usr/bin/sluice-cdi-hook", optional: true},
+		{name: "sluice-cdi-hook", path: "/usr/bin/sluice-cdi-hook"},
 		{name: "libsluice.so", path: "/usr/lib/sluice/libsluice.so"},
 	} {
 		f, err := s.read(program.name, program.path)
-		if program.optional && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@
 package devices
 
 import (
+	"cmp"
+
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
@@ -46,6 +48,8 @@ type Offer struct {
 	Instances []Standing
 	// Health says what is wrong with the GPU; the zero Health where nothing is.
 	Health Health
+	// MemoryLimits is what holds the memory limits of shares; "" where nobody has looked: then the library does.
+	MemoryLimits v1alpha1.MemoryLimits
 }
 
 // Health is that of a GPU. All of its MIG instances share it.
@@ -207,6 +211,7 @@ func attributes(o Offer, profile, uuid string) map[resourceapi.QualifiedName]res
 		v1alpha1.AttributeDriverVersion: text(o.DriverVersion),
 		v1alpha1.AttributePCIBusID:      text(o.GPU.PCIBusID),
 		v1alpha1.AttributeNUMANode:      {IntValue: ptr.To(int64(o.GPU.NUMANode))},
+		v1alpha1.AttributeMemoryLimits:  text(string(cmp.Or(o.MemoryLimits, v1alpha1.MemoryLimitsInterceptor))),
 		v1alpha1.AttributeDraining:      {BoolValue: ptr.To(o.Decision.Taint != "")},
 		pcieRoot:                        text(o.GPU.PCIeRoot),
 	}

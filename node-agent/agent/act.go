@@ -51,7 +51,7 @@ func (a *Agent) record(w world) (plan, error) {
 	in := publish.Input{
 		Look: w.look, Decisions: w.gpuNode.Decisions(), Undecided: w.undecided,
 		Record: before, InUse: p.inUse, Held: p.held(), Troubles: a.memory.troubles, Foreign: w.foreign,
-		Health: a.health(w, before), Remembered: a.memory.seen,
+		Health: a.health(w, before), Remembered: a.memory.seen, Probes: w.probes,
 	}
 	if w.lost {
 		in.Failed = w.failed

@@ -153,7 +153,9 @@ type Agent struct {
 	Arbiter    Arbiter
 	MPS        MPS
 	Violations Violations
-	Health     Health
+	// MemoryLimits are those that the driver holds.
+	MemoryLimits MemoryLimits
+	Health       Health
 	// HealthReports are kubelet's, Teller is for pods.
 	HealthReports HealthReports
 	Teller        Teller
@@ -279,6 +281,7 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 	if world.fresh {
 		next = min(next, a.Intervals.Republish)
 	}
+	world.probes = a.probes(ctx, world)
 	failed := []error{world.away}
 	plan, err := a.record(world)
 	if err != nil {
@@ -296,7 +299,7 @@ func (a *Agent) pass(ctx context.Context) (time.Duration, error) {
 		next = min(next, a.Intervals.Republish)
 	}
 	a.tell(ctx, plan)
-	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled))
+	failed = append(failed, a.setTimeSlices(ctx, world, plan), a.maintain(ctx, world, plan), a.sweep(ctx), a.report(ctx, world, plan, settled), a.tellFallbacks(ctx, plan))
 	if err := errors.Join(failed...); err != nil {
 		return min(next, a.Intervals.Republish), fmt.Errorf("bringing the node in line: %w", err)
 	}

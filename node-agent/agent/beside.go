@@ -27,6 +27,7 @@ func newBeside(c Config, doors doors, cluster *APICluster, driver *Driver, agent
 	return []besides{
 		func(ctx context.Context) { meter.Run(ctx, c.Clock) },
 		func(ctx context.Context) { mps.Run(ctx, c.Clock) },
+		func(ctx context.Context) { doors.cgroups.Run(ctx, c.Clock) },
 		watcher.Run,
 		outbox.Run,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/node-agent/cgroups"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
@@ -42,6 +43,7 @@ var (
 	_ measure.Hardware = &Driver{}
 	_ divide.Hardware  = &Driver{}
 	_ holders.Hardware = &Driver{}
+	_ cgroups.Hardware = &Driver{}
 )
 
 // open is the open door. Opening one can hang like any call of NVML: all wait for the same one, and no longer than for

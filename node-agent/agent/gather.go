@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/memlimits"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -24,8 +25,10 @@ type world struct {
 	failed, message string
 	lost            bool
 	// lookErr is what the look at the hardware ended with.
-	lookErr   error
-	gpuNode   *v1alpha1.GPUNode
+	lookErr error
+	gpuNode *v1alpha1.GPUNode
+	// probes say of GPUs, by UUID, what became of trying the driver's memory limits.
+	probes    map[string]memlimits.Probe
 	undecided bool
 	foreign   string
 	ours      []resourceapi.ResourceSlice

@@ -22,6 +22,8 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
+	"github.com/sluice-gpu/sluice/internal/memlimits"
+	"github.com/sluice-gpu/sluice/node-agent/cgroups"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
 	"github.com/sluice-gpu/sluice/node-agent/holders"
@@ -59,6 +61,8 @@ type rig struct {
 	ward         ward
 	released     []string
 	stuck        bool
+	probe        memlimits.Probe
+	fallbacks    []cgroups.Fallback
 }
 
 // Report says that nothing is shared by MPS.
@@ -84,12 +88,18 @@ func newRig(t *testing.T, gpus ...gpu.GPU) *rig {
 		look: gpu.Node{DriverVersion: "580", GPUs: gpus}, node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 	}
 	r.agent = &Agent{
-		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Arbiter: r, MPS: r,
+		Hardware: r, Cluster: r, Publisher: r, Records: store, Preparer: r, Divider: r, Holders: r, TimeSlicer: r, Library: r, Arbiter: r, MPS: r, MemoryLimits: r,
 		Violations: lawful{},
 		Health:     &r.ward, HealthReports: &r.ward, Teller: &r.ward, Metrics: metrics, Clock: r.clock,
 		Intervals: DefaultIntervals(30 * time.Second), Log: logr.Discard(),
 	}
 	return r
+}
+
+// Probe says what was tried; Fallbacks are those that are set.
+func (r *rig) Probe(context.Context, checkpoint.Facts) memlimits.Probe { return r.probe }
+func (r *rig) Fallbacks(checkpoint.Claims, checkpoint.Published, map[string]v1alpha1.GPUMemoryLimits) ([]cgroups.Fallback, error) {
+	return r.fallbacks, nil
 }
 
 func (r *rig) Refresh() { r.refreshed++ }

@@ -18,6 +18,7 @@ import (
 
 	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
+	"github.com/sluice-gpu/sluice/node-agent/cgroups"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/divide"
@@ -58,8 +59,11 @@ type Config struct {
 	// mount namespace that they are started in.
 	MPSDir, MPSCgroup, MPSNamespace string
 	// CDIHookPath is the nvidia-cdi-hook that the specs call, as the container runtime sees it; "": a copy of CDIHook, the one
-	// installed with the agent, which is placed below HostBinDir.
-	CDIHookPath, CDIHook, HostBinDir string
+	// installed with the agent, which is placed below HostBinDir. StartHookPath and StartHook are the same for
+	// sluice-cdi-hook.
+	CDIHookPath, CDIHook, StartHookPath, StartHook, HostBinDir string
+	// CgroupDir is where the node's cgroup v2 file system is mounted.
+	CgroupDir string
 
 	Intervals Intervals
 	Metrics   *Metrics
@@ -110,6 +114,11 @@ func Run(ctx context.Context, c Config) error {
 	}
 	watcher := newWatcher(c, doors, preparer, agent)
 	beside := newBeside(c, doors, cluster, driver, agent, watcher)
+	stopAnswering, err := answerStarts(ctx, c, doors)
+	if err != nil {
+		return err
+	}
+	defer stopAnswering()
 	reports := &dra.Health{NodeName: c.NodeName, Clock: c.Clock}
 	agent.HealthReports = reports
 	server, err := dra.Start(ctx, dra.Options{
@@ -168,7 +177,7 @@ func newAgent(c Config, doors doors, cluster *APICluster, driver *Driver, prepar
 		Divider: &divide.Divider{
 			BootID: c.BootID, Records: doors.records, Hardware: driver, Holders: finder, Log: c.Log.WithName("divide"),
 		},
-		Holders: finder, TimeSlicer: &smi.Tool{DriverRoot: c.seen(c.DriverRoot)},
+		Holders: finder, MemoryLimits: doors.cgroups, TimeSlicer: &smi.Tool{DriverRoot: c.seen(c.DriverRoot)},
 		Teller: cluster, Metrics: c.Metrics, Clock: c.Clock, Intervals: c.Intervals, Log: c.Log.WithName("loop"),
 	}
 	agent.Health = &health.Monitor{
@@ -235,6 +244,7 @@ type doors struct {
 	library   *library.Door
 	mps       *mps.Door
 	specs     *cdi.Door
+	cgroups   *cgroups.Keeper
 }
 
 func openDoors(c Config, driver *Driver) (doors, error) {
@@ -252,13 +262,16 @@ func openDoors(c Config, driver *Driver) (doors, error) {
 	if d.heartbeat, err = d.shares.Heartbeat(); err != nil {
 		return d, fmt.Errorf("opening the shares: %w", err)
 	}
+	d.cgroups = cgroups.New(cgroups.Options{
+		Root: c.CgroupDir, Proc: c.ProcDir, Hardware: driver, Records: d.records, Shares: d.shares, Clock: c.Clock, Log: c.Log.WithName("cgroups"),
+	})
 	return d, nil
 }
 
 func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) *claims.Preparer {
 	return &claims.Preparer{
 		NodeName: c.NodeName, BootID: c.BootID, Records: doors.records, Hardware: driver,
-		Specs: specs{doors.specs}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, API: cluster,
+		Specs: specs{doors.specs}, Shares: doors.shares, Library: doors.library, MPS: doors.mps, Limits: doors.cgroups, API: cluster,
 		Contexts: measure.Figures{Records: doors.records, Log: c.Log.WithName("contexts")},
 		Clock:    c.Clock, Log: c.Log.WithName("claims"),
 	}

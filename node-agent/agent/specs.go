@@ -16,7 +16,7 @@ var _ claims.Specs = specs{}
 func (s specs) Write(claimUID string, grants []claims.Grant) ([]string, error) {
 	list := make([]cdi.Grant, 0, len(grants))
 	for _, g := range grants {
-		grant := cdi.Grant{Name: g.Name, UUID: g.UUID, Env: g.Env}
+		grant := cdi.Grant{Name: g.Name, UUID: g.UUID, Env: g.Env, Ask: g.Ask}
 		for _, m := range g.Mounts {
 			grant.Mounts = append(grant.Mounts, cdi.Mount(m))
 		}

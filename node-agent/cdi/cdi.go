@@ -59,6 +59,9 @@ type Options struct {
 	SpecDir string
 	// HookPath is NVIDIA's CDI hook on the host; empty means nvcdi's default.
 	HookPath string
+	// StartHook is the program that the container runtime runs before a container starts, on the host, and AskSocket where it
+	// reaches the agent.
+	StartHook, AskSocket string
 	// NVML gives the library that the agent has open, nil while it has none. Without it nvcdi loads its own from
 	// DriverRoot.
 	NVML func() nvml.Library
@@ -73,6 +76,8 @@ type Grant struct {
 	// Mounts and Env are added to what the device itself needs.
 	Mounts []Mount
 	Env    []string
+	// Ask is true where no container with the device may start before the agent was asked.
+	Ask bool
 }
 
 // Mount is a bind mount of a file or directory of the host.
@@ -179,7 +184,7 @@ func (d *Door) specFor(claimUID string, grants []Grant) (*specs.Spec, error) {
 	}
 	spec := &specs.Spec{Kind: vendor + "/" + class, ContainerEdits: onNode(*common, d.options.HostRoot)}
 	for i, grant := range grants {
-		device, err := deviceOf(claimUID, grant, onNode(*devices[i], d.options.HostRoot))
+		device, err := d.deviceOf(claimUID, grant, onNode(*devices[i], d.options.HostRoot))
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +201,7 @@ func (d *Door) specFor(claimUID string, grants []Grant) (*specs.Spec, error) {
 }
 
 // deviceOf is a grant as a CDI device: what the hardware needs and what the grant adds.
-func deviceOf(claimUID string, grant Grant, edits specs.ContainerEdits) (specs.Device, error) {
+func (d *Door) deviceOf(claimUID string, grant Grant, edits specs.ContainerEdits) (specs.Device, error) {
 	name := claimUID + "-" + grant.Name
 	if err := parser.ValidateDeviceName(name); err != nil {
 		return specs.Device{}, fmt.Errorf("device name: %w: %w", ErrBadGrant, err)
@@ -211,10 +216,24 @@ func deviceOf(claimUID string, grant Grant, edits specs.ContainerEdits) (specs.D
 			HostPath: m.HostPath, ContainerPath: m.ContainerPath, Options: mountOptions(m),
 		})
 	}
+	if grant.Ask {
+		if !filepath.IsAbs(d.options.StartHook) || !filepath.IsAbs(d.options.AskSocket) {
+			return specs.Device{}, fmt.Errorf("hook %q with socket %q: want absolute paths: %w", d.options.StartHook, d.options.AskSocket, ErrBadGrant)
+		}
+		edits.Hooks = append(slices.Clone(edits.Hooks), d.startHook(claimUID, grant.Name))
+	}
 	if err := (&cdi.ContainerEdits{ContainerEdits: &edits}).Validate(); err != nil {
 		return specs.Device{}, fmt.Errorf("device %s: %w: %w", name, ErrBadGrant, err)
 	}
 	return specs.Device{Name: name, ContainerEdits: edits}, nil
+}
+
+// startHook is the hook that asks the agent. It runs when the container has its cgroup and no process of its own yet.
+func (d *Door) startHook(claimUID, result string) *specs.Hook {
+	return &specs.Hook{
+		HookName: cdi.CreateRuntimeHook, Path: d.options.StartHook,
+		Args: []string{filepath.Base(d.options.StartHook), "--socket", d.options.AskSocket, "--claim", claimUID, "--result", result},
+	}
 }
 
 // mountOptions are those of a bind mount.

@@ -21,15 +21,16 @@ const (
 	// PublishedFile is the name of the record of published GPUs in the state directory.
 	PublishedFile = "published.json"
 
-	lockFile = "checkpoint.lock"
-	dirMode  = 0o700
+	lockFile   = "checkpoint.lock"
+	limitsLock = "limits.lock"
+	dirMode    = 0o700
 )
 
 // Store reads and replaces the records of one state directory.
 type Store struct {
 	dir string
-	// mu keeps the goroutines of this process apart, the file lock the processes.
-	mu sync.Mutex
+	// mu keeps the goroutines of this process apart, the file lock the processes; limitsMu does so for the record of limits.
+	mu, limitsMu sync.Mutex
 }
 
 // Open makes the state directory if it is not there and checks that its records can be read.
@@ -47,17 +48,22 @@ func Open(dir string) (*Store, error) {
 	if _, err := s.Made(); err != nil {
 		return nil, err
 	}
+	if _, err := s.Limits(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
 // Lock keeps every other goroutine and every other agent of the node out until the returned function is called. Whoever
 // reads a record in order to change it holds it from before the read until after the write.
-func (s *Store) Lock() (unlock func(), err error) {
-	s.mu.Lock()
-	path := filepath.Join(s.dir, lockFile)
+func (s *Store) Lock() (unlock func(), err error) { return s.lock(&s.mu, lockFile) }
+
+func (s *Store) lock(mu *sync.Mutex, name string) (unlock func(), err error) {
+	mu.Lock()
+	path := filepath.Join(s.dir, name)
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		s.mu.Unlock()
+		mu.Unlock()
 		return nil, fmt.Errorf("opening the lock %s: %w", path, err)
 	}
 	for {
@@ -68,12 +74,12 @@ func (s *Store) Lock() (unlock func(), err error) {
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		s.mu.Unlock()
+		mu.Unlock()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	return func() {
 		_ = unix.Close(fd)
-		s.mu.Unlock()
+		mu.Unlock()
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 )
 
@@ -83,6 +84,10 @@ type Result struct {
 	// MPS is true where the share is held by MPS, and Driver the driver's version when it was granted.
 	MPS    bool   `json:"mps,omitempty"`
 	Driver string `json:"driver,omitempty"`
+	// LimitsBackend is where NVIDIA's driver keeps the share's memory limit; "" where the library alone holds it. MustHold is
+	// true where no container may start without the driver's limit.
+	LimitsBackend v1alpha1.LimitsBackend `json:"limitsBackend,omitempty"`
+	MustHold      bool                   `json:"mustHold,omitempty"`
 	// Placement is the MIG instance's; nil for a whole GPU.
 	Placement *Placement `json:"placement,omitempty"`
 	// Standing is true where the MIG instance belongs to a static layout: it is there before the claim and after it.

@@ -30,6 +30,8 @@ type PublishedGPU struct {
 	// Health is the state that the GPU is offered in, Suspect or Lost; "" where it is well. HealthReason is why.
 	Health       v1alpha1.HealthState `json:"health,omitempty"`
 	HealthReason string               `json:"healthReason,omitempty"`
+	// MemoryLimits is what holds the memory limits of its shares; "" before anybody has looked.
+	MemoryLimits v1alpha1.MemoryLimits `json:"memoryLimits,omitempty"`
 }
 
 // Facts are what stays true of a GPU while it is away: enough to go on publishing it.

@@ -47,6 +47,8 @@ type Grant struct {
 	// Mounts are the files of the node that it is given, and Env variables.
 	Mounts []Mount
 	Env    []string
+	// Ask is true where the agent must be asked before a container with the device starts.
+	Ask bool
 }
 
 // Mount is a file of the node at a path of the container.
@@ -107,6 +109,7 @@ type Preparer struct {
 	Library  Library
 	Contexts Contexts
 	MPS      MPS
+	Limits   MemoryLimits
 	API      API
 	Clock    clock.PassiveClock
 	Log      logr.Logger

@@ -47,7 +47,8 @@ type outside struct {
 	// holders are the processes on every GPU.
 	holders []nvml.Holder
 
-	mps mpsDoor
+	mps    mpsDoor
+	limits limitsDoor
 
 	calls  []string
 	failAt int
@@ -74,7 +75,7 @@ func newOutside(gpus []gpu.GPU, forms ...v1alpha1.GPUDecision) *outside {
 
 func (o *outside) preparer() *Preparer {
 	return &Preparer{
-		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, MPS: &o.mps, API: o,
+		NodeName: "node", BootID: "boot", Records: o, Hardware: o, Specs: specDoor{o}, Shares: shareDoor{o}, Library: libraryDoor{o}, Contexts: o, MPS: &o.mps, Limits: &o.limits, API: o,
 		Clock: o.clock, Log: logr.Discard(),
 	}
 }

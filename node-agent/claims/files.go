@@ -59,7 +59,7 @@ func (p *Preparer) files(claim checkpoint.Claim) ([]string, error) {
 
 // share writes the share of a result and says what its container is to see.
 func (p *Preparer) share(claimUID string, r checkpoint.Result, placed library.Placed) (Grant, error) {
-	grant := Grant{Name: strconv.Itoa(r.Index), UUID: deviceUUID(r)}
+	grant := Grant{Name: strconv.Itoa(r.Index), UUID: deviceUUID(r), Ask: byDriver(r)}
 	if !hasShare(r) {
 		return grant, nil
 	}

@@ -55,6 +55,7 @@ func lost(claim checkpoint.Claim) checkpoint.Claim {
 	for i := range claim.Results {
 		claim.Results[i].Instance = nil
 		claim.Results[i].CDIDevices = nil
+		claim.Results[i].LimitsBackend, claim.Results[i].MustHold = "", false
 	}
 	return claim
 }

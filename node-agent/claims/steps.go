@@ -42,7 +42,7 @@ func (p *Preparer) carryOut(
 			return nil, fmt.Errorf("recording that the claim is being prepared: %w", err)
 		}
 	}
-	stepErr := p.steps(ctx, &claim, off, idle, *recorded)
+	stepErr := p.steps(ctx, &claim, off, idle, *recorded, published)
 	if stepErr == nil {
 		claim.State, claim.WasLost = checkpoint.Prepared, false
 		recorded.Claims[claim.UID] = claim
@@ -96,6 +96,7 @@ func hasShare(r checkpoint.Result) bool { return !r.Admin }
 // steps makes instances, shares and the CDI spec, and notes in the claim what they became.
 func (p *Preparer) steps(
 	ctx context.Context, claim *checkpoint.Claim, off []string, idle []checkpoint.Idle, recorded checkpoint.Claims,
+	published *checkpoint.Published,
 ) error {
 	for _, uuid := range off {
 		if err := p.Hardware.SetMIGMode(ctx, uuid, true); err != nil {
@@ -104,6 +105,9 @@ func (p *Preparer) steps(
 	}
 	// The record holds the same slice: it must not change before it is saved as a whole.
 	claim.Results = slices.Clone(claim.Results)
+	if err := p.hold(ctx, claim, published); err != nil {
+		return err
+	}
 	if err := p.reuse(ctx, claim, idle); err != nil {
 		return err
 	}

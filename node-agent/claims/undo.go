@@ -45,6 +45,7 @@ func (p *Preparer) takeBack(ctx context.Context, recorded checkpoint.Claims, cla
 			return err
 		}
 	}
+	p.unhold(ctx, claim)
 	if err := p.Shares.Remove(claim.UID); err != nil {
 		return fmt.Errorf("removing the shares: %w", err)
 	}

@@ -157,7 +157,7 @@ func Open(libraryPath string, options ...Option) (*Door, error) {
 			return nil, fmt.Errorf("%s is too old: %w: %w", libraryPath, ErrFailed, err)
 		}
 	}
-	for _, symbol := range slices.Concat(optionalSymbols(), healthSymbols()) {
+	for _, symbol := range slices.Concat(optionalSymbols(), healthSymbols(), limitSymbols()) {
 		d.optional[symbol] = d.lib.Extensions().LookupSymbol(symbol) == nil
 	}
 	return d, nil
@@ -224,6 +224,11 @@ func (d *Door) lock(ctx context.Context, uuid string) (unlock func(), err error)
 
 // on runs work with the handle of a GPU that nobody else works on meanwhile.
 func (d *Door) on(ctx context.Context, uuid string, work func(nvml.Device) error) error {
+	return d.onWithin(ctx, uuid, d.deadline, work)
+}
+
+// onWithin is on with a deadline of its own.
+func (d *Door) onWithin(ctx context.Context, uuid string, deadline time.Duration, work func(nvml.Device) error) error {
 	leave, err := d.enter()
 	if err != nil {
 		return err
@@ -237,7 +242,7 @@ func (d *Door) on(ctx context.Context, uuid string, work func(nvml.Device) error
 		unlock()
 		leave()
 	}
-	return d.bounded(uuid, d.deadline, release, func() error {
+	return d.bounded(uuid, deadline, release, func() error {
 		device, err := d.handle(uuid)
 		if err != nil {
 			return err

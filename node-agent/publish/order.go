@@ -15,7 +15,12 @@ func Record(outcomes []Outcome, now checkpoint.Published) checkpoint.Published {
 	var record checkpoint.Published
 	for _, o := range outcomes {
 		if o.Form != nil {
-			published := checkpoint.PublishedGPU{Minor: o.Minor, Form: *o.Form, Facts: o.Facts, Instances: o.Instances}
+			published := checkpoint.PublishedGPU{
+				Minor: o.Minor, Form: *o.Form, Facts: o.Facts, Instances: o.Instances, MemoryLimits: o.Limits.HeldBy,
+			}
+			if before := now.ByUUID(o.Facts.UUID); before != nil && published.MemoryLimits == "" {
+				published.MemoryLimits = before.MemoryLimits // nobody knows better now
+			}
 			if o.Health.Sick() {
 				published.Health, published.HealthReason = o.Health.State, o.Health.Reason
 			}

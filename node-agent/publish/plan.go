@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-gpu/sluice/internal/devices"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/internal/health"
+	"github.com/sluice-gpu/sluice/internal/memlimits"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
@@ -41,6 +42,8 @@ type Input struct {
 	Health map[string]health.Verdict
 	// Remembered are the GPUs that were seen before, by UUID: one that is sick is told of though it was never offered.
 	Remembered map[string]checkpoint.Facts
+	// Probes say of GPUs, by UUID, what became of trying the driver's memory limits.
+	Probes map[string]memlimits.Probe
 	// Foreign names who else hands out GPUs of this node; "" for nobody.
 	Foreign string
 }
@@ -61,6 +64,8 @@ type Outcome struct {
 	Decided, AsDecided bool
 	// Health says how the GPU is.
 	Health health.Verdict
+	// Limits says what holds the memory limits of its shares; the zero value where nobody knows, or it is not offered.
+	Limits v1alpha1.GPUMemoryLimits
 	// Reason is one of the API's, Message says in a sentence what stands in the way; "" where nothing does.
 	Reason, Message string
 }
@@ -125,7 +130,7 @@ func (in Input) decide(uuid string) Outcome {
 		form := *s.decided
 		outcome.Form = &form
 	}
-	for _, c := range []check{driverAnswers, isThere, belongsToUs, isDecided, keepsShape, canBeDivided, canBeWhole} {
+	for _, c := range []check{driverAnswers, isThere, belongsToUs, isDecided, keepsShape, canBeDivided, canBeWhole, isHeld} {
 		if o := c(s); o != nil {
 			outcome = *o
 			break
@@ -140,6 +145,11 @@ func (in Input) decide(uuid string) Outcome {
 	outcome.Decided = s.decided != nil
 	outcome.Seen = s.seen
 	outcome.Facts = s.facts()
+	if outcome.Form != nil {
+		outcome.Limits = s.limits(*outcome.Form)
+	} else if s.decided != nil {
+		outcome.Limits = s.limits(*s.decided)
+	}
 	return outcome
 }
 
@@ -154,6 +164,11 @@ func (s situation) facts() checkpoint.Facts {
 		return facts
 	}
 	return checkpoint.Facts{UUID: s.uuid}
+}
+
+// limits says what holds the memory limits of shares in a form.
+func (s situation) limits(form v1alpha1.GPUDecision) v1alpha1.GPUMemoryLimits {
+	return memlimits.Decide(form, s.facts().DriverVersion, s.in.Probes[s.uuid])
 }
 
 // asBefore goes on publishing what was published, tainted, so that nothing new comes.
@@ -280,4 +295,20 @@ func canBeWhole(s situation) *Outcome {
 	return s.inUseAsBefore(v1alpha1.ReasonMIGModeOn, v1alpha1.ReasonMIGModeOn, fmt.Sprintf(
 		"MIG mode is on, so the GPU cannot be used whole: run `nvidia-smi -i %s -mig 0` on the node, or let a MIG pool select it",
 		s.seen.UUID))
+}
+
+// isHeld keeps back a GPU whose pool demands the driver's memory limits, where the driver does not hold them.
+func isHeld(s situation) *Outcome {
+	if !memlimits.Demanded(*s.decided) {
+		return nil
+	}
+	held := s.limits(*s.decided)
+	switch {
+	case held.HeldBy == v1alpha1.MemoryLimitsDriver:
+		return nil
+	case held.HeldBy == "" && s.before != nil && s.before.MemoryLimits == v1alpha1.MemoryLimitsDriver:
+		return nil // the driver does not answer now; it did before
+	}
+	reason := cmp.Or(held.Reason, v1alpha1.ReasonLimitsRefused)
+	return s.inUseAsBefore(reason, reason, memlimits.Unheld(held))
 }

@@ -26,7 +26,8 @@ func Slices(record checkpoint.Published) []resourceslice.Slice {
 	for _, g := range record.GPUs {
 		offer := devices.Offer{
 			GPU: g.Facts.GPU(), Minor: g.Minor, Decision: g.Form, DriverVersion: g.Facts.DriverVersion,
-			Health: devices.Health{State: g.Health, Reason: g.HealthReason},
+			Health:       devices.Health{State: g.Health, Reason: g.HealthReason},
+			MemoryLimits: g.MemoryLimits,
 		}
 		for _, s := range g.Instances {
 			offer.Instances = append(offer.Instances, s.Device())

@@ -106,6 +106,7 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 		HeldBy: f.heldBy(uuid),
 	}
 	g.Health = f.health(o)
+	g.MemoryLimits = f.memoryLimits(o)
 	if o.Seen != nil && o.Seen.Licence != "" {
 		g.Virtual.Licence = v1alpha1.LicenceState(o.Seen.Licence)
 	}
@@ -125,6 +126,18 @@ func gpuStatus(o publish.Outcome, f Facts) v1alpha1.GPUStatus {
 		}
 	}
 	return g
+}
+
+// memoryLimits says what holds the memory limits of a GPU's shares; what was known before where nobody knows now.
+func (f Facts) memoryLimits(o publish.Outcome) v1alpha1.GPUMemoryLimits {
+	l := o.Limits
+	if l.HeldBy == "" && o.Form != nil {
+		if i := slices.IndexFunc(f.Before.GPUs, func(b v1alpha1.GPUStatus) bool { return b.UUID == o.Facts.UUID }); i >= 0 {
+			l = f.Before.GPUs[i].MemoryLimits
+		}
+	}
+	l.Message = shorten(l.Message, maxMessage)
+	return l
 }
 
 func publishingMessage(f Facts) string {

@@ -5,6 +5,7 @@
 #include "nvml.h"
 #include "nvml/abi.h"
 #include "state/mig.h"
+#include "state/state.h"
 
 #define SAME_SIZE(own, theirs) _Static_assert(sizeof(own) == sizeof(theirs), #own " has another size than " #theirs)
 #define SAME_PLACE(own, field, theirs, their_field) \
@@ -32,6 +33,15 @@ SAME_PLACE(nv_memory_v2, total, nvmlMemory_v2_t, total);
 SAME_PLACE(nv_memory_v2, reserved, nvmlMemory_v2_t, reserved);
 SAME_PLACE(nv_memory_v2, free, nvmlMemory_v2_t, free);
 SAME_PLACE(nv_memory_v2, used, nvmlMemory_v2_t, used);
+SAME_SIZE(nv_set_limits, nvmlSetMemoryLimits_v1_t);
+SAME_PLACE(nv_set_limits, cgroup, nvmlSetMemoryLimits_v1_t, nameSpace);
+SAME_PLACE(nv_set_limits, soft, nvmlSetMemoryLimits_v1_t, softLimit);
+SAME_PLACE(nv_set_limits, hard, nvmlSetMemoryLimits_v1_t, hardLimit);
+SAME_SIZE(nv_get_limits, nvmlGetMemoryLimits_v1_t);
+SAME_PLACE(nv_get_limits, soft, nvmlGetMemoryLimits_v1_t, softLimit);
+SAME_PLACE(nv_get_limits, hard, nvmlGetMemoryLimits_v1_t, hardLimit);
+SAME_PLACE(nv_get_limits, used, nvmlGetMemoryLimits_v1_t, currentUsed);
+_Static_assert(FG_NO_LIMIT == NVML_DEVICE_MEMORY_LIMIT_MAX, "no limit is another number");
 SAME_SIZE(nv_bar1_memory, nvmlBAR1Memory_t);
 SAME_PLACE(nv_bar1_memory, free, nvmlBAR1Memory_t, bar1Free);
 SAME_SIZE(nv_process_v1, nvmlProcessInfo_v1_t);

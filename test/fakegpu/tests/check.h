@@ -37,7 +37,7 @@ static inline int fakegpu(const char *arguments) {
 
 // A fresh state file for this test program; FAKEGPU_STATE names it.
 static inline void fresh_node(const char *create_options) {
-    char path[256], arguments[512];
+    char path[256], arguments[640];
     snprintf(path, sizeof path, "%s/test-%ld.state", getenv("BUILD"), (long)getpid());
     setenv("FAKEGPU_STATE", path, 1);
     snprintf(arguments, sizeof arguments, "create --force --state %s --seed test %s", path, create_options);

@@ -20,6 +20,8 @@ nv_return nvmlDeviceGetIndex(nv_device device, unsigned *index);
 nv_return nvmlDeviceGetPciInfo_v3(nv_device device, nv_pci_info *info);
 nv_return nvmlDeviceGetMemoryInfo(nv_device device, nv_memory *memory);
 nv_return nvmlDeviceGetMemoryInfo_v2(nv_device device, nv_memory_v2 *memory);
+nv_return nvmlDeviceSetMemoryLimits_v1(nv_device device, nv_set_limits *limits);
+nv_return nvmlDeviceGetMemoryLimits_v1(nv_device device, nv_get_limits *limits);
 nv_return nvmlDeviceGetComputeRunningProcesses_v3(nv_device device, unsigned *count, nv_process *infos);
 nv_return nvmlDeviceGetUtilizationRates(nv_device device, nv_utilization *rates);
 nv_return nvmlDeviceGetMigMode(nv_device device, unsigned *current, unsigned *pending);

@@ -17,7 +17,7 @@ import (
 )
 
 // Binaries are what the processes are made of.
-type Binaries struct{ Agent, KillAt string }
+type Binaries struct{ Agent, KillAt, StartHook string }
 
 // built is the directory of the binaries; "" before there is one.
 var built string
@@ -28,9 +28,10 @@ var build = sync.OnceValues(func() (Binaries, error) {
 		return Binaries{}, fmt.Errorf("making a directory for the binaries: %w", err)
 	}
 	built = dir
-	b := Binaries{Agent: filepath.Join(dir, "node-agent"), KillAt: filepath.Join(dir, "killat")}
+	b := Binaries{Agent: filepath.Join(dir, "node-agent"), KillAt: filepath.Join(dir, "killat"), StartHook: filepath.Join(dir, "sluice-cdi-hook")}
 	for _, args := range [][]string{
 		{"go", "build", "-o", b.Agent, "./cmd/node-agent"},
+		{"go", "build", "-o", b.StartHook, "./cmd/sluice-cdi-hook"},
 		{"make", "--no-print-directory", "-s", "-C", "interceptor"},
 		{compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", b.KillAt, "test/killat/killat.c"},
 	} {

@@ -106,13 +106,14 @@ func (r *Rig) killArgs(n int) []string {
 func (r *Rig) socket() string { return filepath.Join(r.path("p"), v1alpha1.DriverName, "dra.sock") }
 
 func (r *Rig) flags() []string {
-	return []string{
+	return append([]string{
 		"--node-name=" + NodeName, "--kubeconfig=" + r.path("kubeconfig"),
 		"--driver-root=" + r.Node.Root, "--state-dir=" + r.path("state"), "--share-dir=" + r.path("shares"),
 		"--cdi-dir=" + r.path("cdi"), "--plugin-dir=" + r.path("p"), "--registrar-dir=" + r.path("r"),
 		"--mps-dir=" + r.path("mps"), "--mps-cgroup=", "--mps-namespace=",
 		"--library=" + r.Library, "--cdi-hook-path=/usr/bin/nvidia-cdi-hook", "--boot-id-file=" + r.bootIDFile(),
-	}
+		"--cgroup-dir=" + r.path("no-cgroups"), "--sluice-hook-path=" + r.binaries.StartHook,
+	}, r.Flags...)
 }
 
 // bootIDFile is the machine's, unless Reboot has been called.

@@ -5,6 +5,7 @@ package agentproc
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/gpu"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
+	"github.com/sluice-gpu/sluice/node-agent/hook"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
@@ -32,6 +34,8 @@ type Rig struct {
 	Dir string
 	// Library is what the next agent is to place; "" for nothing.
 	Library string
+	// Flags are given to agents after the others.
+	Flags []string
 	// Records are the agent's checkpoint.
 	Records *checkpoint.Store
 
@@ -118,7 +122,7 @@ func (r *Rig) Names(tb testing.TB, dir string) []string {
 	}
 	names := []string{}
 	for _, e := range entries {
-		if dir == "shares" && (e.Name() == limits.LibraryDir || e.Name() == limits.HeartbeatFile) {
+		if dir == "shares" && (e.Name() == limits.LibraryDir || e.Name() == limits.HeartbeatFile || strings.HasPrefix(e.Name(), hook.SocketFile)) {
 			continue
 		}
 		names = append(names, e.Name())

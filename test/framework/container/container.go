@@ -37,6 +37,8 @@ type Plan struct {
 	Shared []string
 	// Hidden are directories over which an empty file system is mounted in the end.
 	Hidden []string
+	// Wait is a FIFO; the program starts once somebody has opened it for writing, and closed it again. "" does not wait.
+	Wait string
 	// Env and Args are the program's.
 	Env, Args []string
 	// User is whom the program runs as; 0 is root.
@@ -72,6 +74,9 @@ func become(text string) error {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return fmt.Errorf("decoding the plan: %w", err)
 	}
+	if err := wait(p.Wait); err != nil {
+		return err
+	}
 	const root = "/mnt"
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -101,6 +106,17 @@ func become(text string) error {
 		}
 	}
 	return enter(root, p)
+}
+
+// wait waits until a FIFO has been opened and closed, as a runtime has a container wait while its hooks run.
+func wait(fifo string) error {
+	if fifo == "" {
+		return nil
+	}
+	if _, err := os.ReadFile(fifo); err != nil {
+		return fmt.Errorf("waiting to be started: %w", err)
+	}
+	return nil
 }
 
 // system puts the machine's programs and libraries, /dev and a /proc of its own below the root.

@@ -47,9 +47,33 @@ type Node struct {
 	cli string
 }
 
+// Driver is NVIDIA's driver on a node.
+type Driver struct {
+	// Version is the driver's; "" is the fake's own.
+	Version string
+	// Cgroups is the node's cgroup v2 file system, and Limits where the driver keeps the memory limits of cgroups, dmem or misc.
+	Cgroups, Limits string
+}
+
+func (d Driver) flags() []string {
+	var flags []string
+	for flag, value := range map[string]string{"--driver": d.Version, "--cgroups": d.Cgroups, "--limits": d.Limits} {
+		if value != "" {
+			flags = append(flags, flag, value)
+		}
+	}
+	return flags
+}
+
 // New makes a node with the given boards. It belongs to the test, which must not run in parallel with others: the fake
 // libraries find their state through this process's environment.
 func New(tb testing.TB, boards ...Boards) *Node {
+	tb.Helper()
+	return With(tb, Driver{}, boards...)
+}
+
+// With makes a node with another driver.
+func With(tb testing.TB, driver Driver, boards ...Boards) *Node {
 	tb.Helper()
 	build := Build(tb)
 	dir := tb.TempDir()
@@ -67,7 +91,8 @@ func New(tb testing.TB, boards ...Boards) *Node {
 			mode = "on"
 		}
 		if i == 0 {
-			n.CLI(tb, "create", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode, "--seed", seed)
+			create := []string{"--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode, "--seed", seed}
+			n.CLI(tb, "create", append(create, driver.flags()...)...)
 		} else {
 			n.CLI(tb, "add", "--board", b.Board, "--gpus", strconv.Itoa(b.Count), "--mig", mode)
 		}
@@ -109,6 +134,20 @@ func (n *Node) Fault(tb testing.TB, call, answer string, gpu int) {
 // Seen is what fakegpu shows of a node.
 type Seen struct {
 	GPUs []SeenGPU `json:"gpus"`
+	// Limits are the memory limits of cgroups.
+	Limits []SeenLimit `json:"limits"`
+}
+
+// SeenLimit is what a cgroup is limited to on a GPU, in bytes.
+type SeenLimit struct {
+	GPU    int    `json:"gpu"`
+	Cgroup string `json:"cgroup"`
+	Soft   uint64 `json:"soft"`
+	Hard   uint64 `json:"hard"`
+	// Gone is true where the cgroup is no more and its reservation is left.
+	Gone bool `json:"gone"`
+	// UsedBytes are what its processes hold.
+	UsedBytes uint64 `json:"usedBytes"`
 }
 
 // SeenGPU is one GPU as the fake hardware knows it.

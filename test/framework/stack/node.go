@@ -40,7 +40,7 @@ func (s *Stack) AddNode(ctx context.Context, n Node) error {
 		"--node-name={{node}}", "--kubeconfig={{kubeconfig}}", "--driver-root={{driver-root}}", "--dev-root={{driver-root}}",
 		"--state-dir={{dir}}/state", "--share-dir={{dir}}/shares", "--cdi-dir={{cdi}}",
 		"--library="+Path("interceptor", "build", "libsluice.so"),
-		"--plugin-dir={{plugins}}", "--registrar-dir={{registry}}", "--cdi-hook-path="+Path("bin", "nvidia-cdi-hook"))
+		"--plugin-dir={{plugins}}", "--registrar-dir={{registry}}", "--cdi-hook-path="+Path("bin", "nvidia-cdi-hook"), "--sluice-hook-path="+Path("bin", "sluice-cdi-hook"))
 	return s.lab(ctx, args...)
 }
 

@@ -71,11 +71,17 @@ type node struct {
 
 func newNode(t *testing.T, forms ...v1alpha1.GPUDecision) *node {
 	t.Helper()
+	return nodeWith(t, fakenode.Driver{}, nil, forms...)
+}
+
+func nodeWith(t *testing.T, driver fakenode.Driver, flags []string, forms ...v1alpha1.GPUDecision) *node {
+	t.Helper()
 	programs := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-s", "-C", repository("interceptor", "tests", "programs"))
 	if out, err := programs.CombinedOutput(); err != nil {
 		t.Fatalf("building the programs: %v\n%s", err, out)
 	}
-	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h200-141gb", Count: len(forms)}))
+	rig := agentproc.New(t, fakenode.With(t, driver, fakenode.Boards{Board: "h200-141gb", Count: len(forms)}))
+	rig.Flags = flags
 	shares := filepath.Join(rig.Dir, "shares")
 	if err := os.Mkdir(shares, 0o711); err != nil {
 		t.Fatal(err)
@@ -115,6 +121,14 @@ func (n *node) prepare(t *testing.T, claim *resourceapi.ResourceClaim) container
 type edits struct {
 	Env    []string
 	Mounts []container.Mount
+	Hooks  []startHook
+}
+
+// startHook is a program that the runtime runs.
+type startHook struct {
+	HookName string
+	Path     string
+	Args     []string
 }
 
 func (n *node) plan(t *testing.T, ids map[string]bool) container.Plan {

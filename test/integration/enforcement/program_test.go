@@ -37,6 +37,12 @@ type program struct {
 func run(t *testing.T, plan container.Plan, arguments ...string) *program {
 	t.Helper()
 	plan.Args = append([]string{repository("interceptor", "build", "tests", "link", "linear")}, arguments...)
+	return start(t, plan)
+}
+
+// start starts a plan's program, which speaks as such programs do.
+func start(t *testing.T, plan container.Plan) *program {
+	t.Helper()
 	cmd, err := container.Command(plan)
 	if err != nil {
 		t.Fatal(err)

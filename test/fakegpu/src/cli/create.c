@@ -42,6 +42,17 @@ static uint64_t seed_of(const struct options *o) {
     return fg_hash_text(full);
 }
 
+// Where the driver keeps memory limits, and of which cgroups.
+static int place_limits(const struct options *o, struct fg_state *state) {
+    const char *root = o->cgroups != NULL ? o->cgroups : "/sys/fs/cgroup";
+    if (strlen(root) >= sizeof state->cgroup_root) return fail("--cgroups is longer than %zu characters", sizeof state->cgroup_root - 1);
+    snprintf(state->cgroup_root, sizeof state->cgroup_root, "%s", root);
+    int misc = o->limits != NULL && strcmp(o->limits, "misc") == 0;
+    if (o->limits != NULL && !misc && strcmp(o->limits, "dmem") != 0) return fail("--limits is dmem or misc, not \"%s\"", o->limits);
+    state->limits_backend = misc ? FG_LIMITS_MISC : FG_LIMITS_DMEM;
+    return 0;
+}
+
 int command_create(const struct options *o) {
     struct fg_board board;
     int mig;
@@ -63,6 +74,10 @@ int command_create(const struct options *o) {
     snprintf(state->driver, sizeof state->driver, "%s", driver);
     for (unsigned i = 0; i < (unsigned)o->gpus; i++) place_gpu(state, i, &board, mig);
     state->gpu_count = (uint32_t)o->gpus;
+    if (place_limits(o, state) != 0) {
+        free(state);
+        return 1;
+    }
     int err = fg_create(o->state, state);
     free(state);
     if (err != 0) return fail("cannot make %s: %s", o->state, strerror(-err));

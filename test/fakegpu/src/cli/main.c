@@ -14,7 +14,9 @@ static const char usage[] =
     "usage: fakegpu COMMAND --state FILE [options]\n"
     "\n"
     "  create  --board B --gpus N [--mig on|off] [--seed S] [--driver V] [--root DIR [--libs DIR]] [--force]\n"
-    "          makes a node's GPUs; UUIDs follow from the seed (default: the file's path)\n"
+    "          [--cgroups DIR] [--limits dmem|misc]\n"
+    "          makes a node's GPUs; UUIDs follow from the seed (default: the file's path); drivers from 615 on have\n"
+    "          memory limits for the cgroups below DIR (default: /sys/fs/cgroup), by the backend dmem (default) or misc\n"
     "  add     --board B --gpus N [--mig on|off]    more GPUs for the same node\n"
     "  boards                                       the boards there are\n"
     "  show    [--json]                             GPUs, instances, processes, faults\n"
@@ -32,6 +34,7 @@ static const char usage[] =
     "  behave  [--timing on|off] [--linger-ms MS] [--blind on|off]\n"
     "          allocations take their real time; a dead process's memory stays that long;\n"
     "          in other PID namespaces NVML tells 0 for every process\n"
+    "  locate  [--proc DIR] [--once]                tells CUDA programs their cgroups, from DIR/<pid>/cgroup (default: /proc)\n"
     "  reset   --gpu N                              instances go, a pending MIG mode becomes current\n"
     "  reboot                                       resets all; Hopper and later forget the MIG mode\n"
     "  root    --root DIR [--libs DIR]              a driver root: libraries, device nodes, MIG minors\n";
@@ -119,6 +122,8 @@ static int parse(int argc, char **argv, struct options *o) {
         {"hang", OPTION_FLAG, &o->hang},         {"ecc", OPTION_NUMBER, &o->ecc},
         {"recovery", OPTION_TEXT, &o->recovery}, {"remap", OPTION_TEXT, &o->remap},
         {"brake", OPTION_TEXT, &o->brake},       {"virtual", OPTION_TEXT, &o->is_virtual},
+        {"cgroups", OPTION_TEXT, &o->cgroups},   {"limits", OPTION_TEXT, &o->limits},
+        {"proc", OPTION_TEXT, &o->proc},         {"once", OPTION_FLAG, &o->once},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };
     struct option long_options[KNOWN + 1] = {{0}};
@@ -144,7 +149,7 @@ int main(int argc, char **argv) {
         {"create", command_create}, {"add", command_add},       {"boards", command_boards}, {"show", command_show},
         {"count", command_count},   {"fault", command_fault},   {"xid", command_xid},       {"attach", command_attach},
         {"detach", command_detach}, {"reset", command_reset},   {"reboot", command_reboot}, {"root", command_root},
-        {"behave", command_behave}, {"health", command_health},
+        {"behave", command_behave}, {"health", command_health}, {"locate", command_locate},
     };
     struct options options = {
         .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1,

@@ -7,6 +7,7 @@
 #include "nvml/results.h"
 #include "nvml_calls.h"
 #include "state/engine.h"
+#include "state/limit.h"
 #include "state/mig.h"
 #include "state/proc.h"
 
@@ -62,6 +63,20 @@ static void show_health(const struct fg_gpu *gpu) {
     }
 }
 
+static void show_limits(struct fg_db *db, unsigned gpu) {
+    for (uint32_t i = 0; i < fg_read(&db->state->limit_count); i++) {
+        const struct fg_limit *l = &db->state->limits[i];
+        if (!fg_read(&l->used) || l->gpu != gpu || (l->soft == 0 && l->hard == FG_NO_LIMIT)) continue;
+        printf("    cgroup %s  ", l->cgroup);
+        if (fg_read(&l->gone)) {
+            printf("gone, and still has %llu MiB reserved\n", (unsigned long long)(l->soft >> 20));
+            continue;
+        }
+        printf("soft %llu MiB  hard %llu MiB  used %llu MiB\n", (unsigned long long)(l->soft >> 20),
+               (unsigned long long)(l->hard >> 20), (unsigned long long)(fg_limit_used(db, gpu, l->cgroup) >> 20));
+    }
+}
+
 static void show_text(struct fg_db *db) {
     struct fg_state *state = db->state;
     printf("driver %s, %u GPUs\n", state->driver, fg_read(&state->gpu_count));
@@ -78,6 +93,7 @@ static void show_text(struct fg_db *db) {
         show_health(gpu);
         show_instances(gpu, &board);
         show_processes(db, i);
+        show_limits(db, i);
     }
     show_faults(state);
 }
@@ -128,6 +144,18 @@ static void json_processes(struct fg_db *db, const struct fg_moment *moment, uns
     }
 }
 
+static void json_limits(struct fg_db *db) {
+    const char *comma = "";
+    for (uint32_t i = 0; i < fg_read(&db->state->limit_count); i++) {
+        const struct fg_limit *l = &db->state->limits[i];
+        if (!fg_read(&l->used) || (l->soft == 0 && l->hard == FG_NO_LIMIT)) continue;
+        printf("%s{\"gpu\":%u,\"cgroup\":\"%s\",\"soft\":%llu,\"hard\":%llu,\"gone\":%s,\"usedBytes\":%llu}", comma, l->gpu, l->cgroup,
+               (unsigned long long)l->soft, (unsigned long long)l->hard, fg_read(&l->gone) ? "true" : "false",
+               (unsigned long long)fg_limit_used(db, l->gpu, l->cgroup));
+        comma = ",";
+    }
+}
+
 static void json_faults(const struct fg_state *state) {
     const char *comma = "";
     for (int i = 0; i < FG_MAX_FAULTS; i++) {
@@ -163,6 +191,8 @@ static void show_json(struct fg_db *db) {
         json_processes(db, &moment, i);
         printf("]}");
     }
+    printf("],\"limits\":[");
+    json_limits(db);
     printf("],\"faults\":[");
     json_faults(state);
     printf("]}\n");
@@ -173,6 +203,7 @@ int command_show(const struct options *o) {
     if (open_state(o, &db) != 0) return 1;
     fg_lock(&db);
     fg_proc_reap(&db);
+    fg_limit_sweep(&db);
     if (o->json) {
         show_json(&db);
     } else {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "capture.h"
+#include "state/limit.h"
 #include "state/proc.h"
 
 // A C library has one state per process; nothing else in here is global.
@@ -107,6 +108,11 @@ uint64_t core_used(struct core *core, const struct device *device) {
     return fg_proc_bytes(&core->db, device->gpu, device->gi, FG_NO_INSTANCE);
 }
 
+int core_fits(struct core *core, const struct device *device, uint64_t bytes) {
+    uint64_t used = core_used(core, device);
+    return used <= device->memory && bytes <= device->memory - used && fg_limit_allows(&core->db, device->slot, bytes);
+}
+
 cu_result core_enter_unsafe(struct core **core, cu_context *context) {
     cu_result result = core_enter_context(core, context);
     if (result != CU_SUCCESS) return result;
@@ -119,9 +125,9 @@ cu_result core_charge(struct core *core, struct device *device, uint64_t bytes) 
     cu_result result = core_appear(core, device);
     if (result != CU_SUCCESS || bytes == 0) return result;
     result = CU_OUT_OF_MEMORY;
+    fg_locate(&core->db, device->slot);
     fg_lock(&core->db);
-    uint64_t used = core_used(core, device);
-    if (used <= device->memory && bytes <= device->memory - used) {
+    if (core_fits(core, device, bytes)) {
         // One word, so a process killed here has either allocated or not.
         __atomic_fetch_add(&core->db.state->procs[device->slot].bytes, bytes, __ATOMIC_RELEASE);
         result = CU_SUCCESS;

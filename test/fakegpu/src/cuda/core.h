@@ -88,6 +88,8 @@ void core_vanish(struct core *core, struct device *device);
 cu_result core_charge(struct core *core, struct device *device, uint64_t bytes);
 void core_refund(struct core *core, struct device *device, uint64_t bytes);
 uint64_t core_used(struct core *core, const struct device *device);
+// Whether so many bytes more fit into the device, and into the limits of the process's cgroup; with the state locked.
+int core_fits(struct core *core, const struct device *device, uint64_t bytes);
 
 // Finds the devices that CUDA_VISIBLE_DEVICES leaves.
 cu_result core_enumerate(struct core *core, const char *visible);

@@ -6,6 +6,7 @@
 #include "graph.h"
 #include "pool.h"
 #include "space.h"
+#include "state/limit.h"
 
 #define SMALL_BYTES MIB // up to this, allocations are packed into pages (measured on an H200)
 // Half of what an allocation and its free take on an H200.
@@ -131,11 +132,18 @@ CU_API cu_result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     cu_result result = core_enter_context(&core, &context);
     if (result != CU_SUCCESS) return result;
     const struct device *device = &core->devices[context->device];
+    fg_locate(&core->db, device->slot);
     fg_lock(&core->db);
-    uint64_t used = core_used(core, device);
+    uint64_t used = core_used(core, device), own;
+    uint64_t limit = fg_limit_shown(&core->db, device->slot, device->gpu, &own);
     fg_unlock(&core->db);
     *total = device->memory;
     *free_bytes = used < device->memory ? device->memory - used : 0;
+    if (limit > 0) {
+        *total = limit;
+        uint64_t room = own < limit ? limit - own : 0;
+        if (room < *free_bytes) *free_bytes = room;
+    }
     core_leave(core);
     return CU_SUCCESS;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "state/limit.h"
 #include "state/object.h"
 
 static struct physical *all;
@@ -20,10 +21,9 @@ static struct physical *add(struct physical value) {
 static cu_result charge_shared(struct core *core, struct device *device, uint64_t size, int *object) {
     cu_result result = core_appear(core, device);
     if (result != CU_SUCCESS) return result;
+    fg_locate(&core->db, device->slot);
     fg_lock(&core->db);
-    uint64_t used = core_used(core, device);
-    int fits = used <= device->memory && size <= device->memory - used;
-    *object = fits ? fg_object_add(&core->db, device->slot, size) : -1;
+    *object = core_fits(core, device, size) ? fg_object_add(&core->db, device->slot, size) : -1;
     fg_unlock(&core->db);
     if (*object >= 0) return CU_SUCCESS;
     core_vanish(core, device);

@@ -17,6 +17,7 @@ enum {
     NV_TIMEOUT = 10,
     NV_FUNCTION_NOT_FOUND = 13,
     NV_GPU_IS_LOST = 15,
+    NV_OPERATING_SYSTEM = 17,
     NV_LIB_RM_VERSION_MISMATCH = 18,
     NV_MEMORY = 20,
     NV_ARGUMENT_VERSION_MISMATCH = 25,
@@ -49,6 +50,16 @@ typedef struct {
     unsigned version;
     unsigned long long total, reserved, free, used;
 } nv_memory_v2;
+
+typedef struct {
+    const char *cgroup; // its path in the file system
+    unsigned long long soft, hard;
+} nv_set_limits;
+
+typedef struct {
+    const char *cgroup;
+    unsigned long long soft, hard, used;
+} nv_get_limits;
 
 typedef struct {
     unsigned long long total, free, used;

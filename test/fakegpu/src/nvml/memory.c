@@ -2,6 +2,7 @@
 // Memory of GPUs and MIG devices: what the processes hold, on top of what the driver keeps.
 #include "call.h"
 #include "device.h"
+#include "limits.h"
 #include "state/mig.h"
 #include "state/proc.h"
 
@@ -46,6 +47,7 @@ NV_API nv_return nvmlDeviceGetMemoryInfo_v2(nv_device device, nv_memory_v2 *memo
     // Not "version mismatch": so the real driver answers.
     if (version != NV_STRUCT_VERSION(nv_memory_v2, 2)) return nv_leave(db, NV_FUNCTION_NOT_FOUND);
     *memory = memory_of(db, &t);
+    nv_show_limit(db, &t, memory);
     memory->version = version;
     return nv_leave(db, NV_SUCCESS);
 }

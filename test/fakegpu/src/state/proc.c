@@ -74,6 +74,7 @@ static int alive(struct fg_db *db, int slot, uint64_t own_ns) {
         // A PID of another namespace cannot be judged from here.
         return p->pid_ns != own_ns || fg_process_start(p->pid) == p->start_time;
     case FG_PROC_CUDA:
+    case FG_PROC_ASKING:
         return p->pid_ns == own_ns && (pid_t)p->pid == getpid() ? 1 : fg_slot_held(db, slot);
     default:
         return 1;
@@ -102,7 +103,8 @@ void fg_proc_reap(struct fg_db *db) {
 }
 
 int fg_proc_matches(const struct fg_proc *p, unsigned gpu, unsigned gi, unsigned ci) {
-    return fg_read(&p->kind) != FG_PROC_FREE && p->gpu == gpu && (gi == FG_NO_INSTANCE || p->gi == gi) &&
+    uint32_t kind = fg_read(&p->kind);
+    return kind != FG_PROC_FREE && kind != FG_PROC_ASKING && p->gpu == gpu && (gi == FG_NO_INSTANCE || p->gi == gi) &&
            (ci == FG_NO_INSTANCE || p->ci == ci);
 }
 

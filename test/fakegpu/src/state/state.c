@@ -19,6 +19,8 @@
 #define LOCK_STATE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_STATE + 16)
 #define LOCK_OBJECTS (LOCK_SLOTS + FG_MAX_PROCS)
+// These are classic ones: the kernel tells who holds them. Nothing is lost where one is dropped too early.
+#define LOCK_PIDS (LOCK_OBJECTS + FG_MAX_OBJECTS)
 
 static int lock_byte(int fd, int command, short type, off_t at) {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
@@ -156,6 +158,14 @@ void fg_release_slot(struct fg_db *db, int slot) {
 int fg_owned(const struct fg_db *db, uint32_t slot) { return (int)(db->owned[slot / 64] >> slot % 64 & 1); }
 
 int fg_slot_held(struct fg_db *db, int slot) { return lock_byte(db->fd, F_OFD_GETLK, F_WRLCK, LOCK_SLOTS + slot) == 1; }
+
+int fg_show_pid(struct fg_db *db, int slot) { return lock_byte(db->fd, F_SETLK, F_WRLCK, LOCK_PIDS + slot); }
+
+unsigned fg_shown_pid(struct fg_db *db, int slot) {
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_PIDS + slot, .l_len = 1};
+    if (fcntl(db->fd, F_GETLK, &range) < 0 || range.l_type == F_UNLCK || range.l_pid <= 0) return 0;
+    return (unsigned)range.l_pid;
+}
 
 // The object's generation and number, as the place in the file to which a descriptor of it is set.
 static off_t place_of(const struct fg_db *db, int object) {

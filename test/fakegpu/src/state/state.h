@@ -14,7 +14,7 @@
 #include "board.h"
 
 #define FG_MAGIC 0x31555047454b4146ull // "FAKEGPU1"
-#define FG_VERSION 3u
+#define FG_VERSION 4u
 
 #define FG_MAX_GPUS 64
 #define FG_MAX_GIS 16
@@ -26,6 +26,8 @@
 #define FG_MAX_CALLS 512
 #define FG_MAX_OBJECTS 1024
 #define FG_MAX_HOLDERS 16
+#define FG_MAX_LIMITS 512
+#define FG_CGROUP 256
 
 #define FG_NO_INSTANCE 0xFFFFFFFFu
 
@@ -78,6 +80,14 @@ enum fg_proc_kind {
     FG_PROC_ATTACHED = 1, // by the CLI; alive while its process is
     FG_PROC_STAYING = 2,  // by the CLI; until detached
     FG_PROC_CUDA = 3,     // a context; alive while its owner holds its lock byte
+    FG_PROC_ASKING = 4,   // only asks NVML about memory; alive as a context's owner is
+};
+
+// Whether somebody has said in which cgroup a process is.
+enum fg_located {
+    FG_UNLOCATED = 0,
+    FG_LOCATED = 1,
+    FG_NOT_LOCATED = 2, // nobody came to say it in time: no limit binds it
 };
 
 struct fg_proc {
@@ -93,7 +103,8 @@ struct fg_proc {
     uint32_t ci;
     uint32_t lane;     // in which its work is queued; FG_LANES for none
     uint32_t contexts; // NVML lists a process that has at least one
-    uint32_t reserved;
+    uint32_t located;  // fg_located, the word that makes the path count
+    char cgroup[FG_CGROUP]; // below the root of the node's cgroup v2 file system: "/a/b", "" for the root
 };
 
 // Memory that processes can hand to each other. It stays while a process holds it or a descriptor of it is open; of the
@@ -119,6 +130,25 @@ struct fg_fault {
     char call[72];  // "*": every call
 };
 
+// Where the driver keeps the memory limits of cgroups.
+enum fg_limits_backend {
+    FG_LIMITS_DMEM = 0, // the kernel's controller: hierarchical
+    FG_LIMITS_MISC = 1, // a map of the driver's own: flat
+};
+
+#define FG_NO_LIMIT UINT64_MAX // NVML_DEVICE_MEMORY_LIMIT_MAX
+
+// The limits of a cgroup on a GPU. They go with the cgroup; what it had reserved of its ancestors' memory does not.
+struct fg_limit {
+    uint32_t used; // the word that makes the rest count
+    uint32_t gpu;
+    uint32_t gone; // the cgroup is no more: what is left is the reservation
+    uint32_t reserved;
+    uint64_t identity; // of the cgroup's directory
+    uint64_t soft, hard; // bytes
+    char cgroup[FG_CGROUP]; // as in fg_proc
+};
+
 struct fg_event {
     uint64_t type; // nvmlEventType*
     uint64_t data; // the XID of a critical error
@@ -141,11 +171,17 @@ struct fg_state {
     uint32_t linger_ms;   // how long the memory of a dead process stays
     uint32_t blind;       // in another PID namespace than home NVML tells 0 for each process
     uint32_t object_count; // generations given to objects so far
+    uint32_t limits_backend; // fg_limits_backend
+    uint32_t limit_count;    // places of the table that were ever used
+    uint32_t wanted;         // counts processes that want to be told their cgroup; who tells them waits on it
+    uint32_t reserved;
+    char cgroup_root[FG_CGROUP]; // where the node's cgroup v2 file system is mounted
     struct fg_fault faults[FG_MAX_FAULTS];
     struct fg_event events[FG_MAX_EVENTS];
     uint64_t calls[FG_MAX_CALLS]; // by position in src/nvml/symbols.txt
     struct fg_proc procs[FG_MAX_PROCS];
     struct fg_object objects[FG_MAX_OBJECTS];
+    struct fg_limit limits[FG_MAX_LIMITS];
     struct fg_gpu gpus[FG_MAX_GPUS];
 };
 
@@ -187,6 +223,11 @@ int fg_hold_slot(struct fg_db *db, int slot);
 void fg_release_slot(struct fg_db *db, int slot);
 int fg_slot_held(struct fg_db *db, int slot);
 int fg_owned(const struct fg_db *db, uint32_t slot); // it is this opening that holds it
+// A lock of the kind whose holder's PID can be asked for: it is this process's, and goes when the process closes any
+// descriptor of the file.
+int fg_show_pid(struct fg_db *db, int slot);
+// The PID of the process that shows it, as this process would name it; 0 where nobody does.
+unsigned fg_shown_pid(struct fg_db *db, int slot);
 // A descriptor that keeps the object, and says which it is; a negative errno when it cannot be made.
 int fg_object_descriptor(struct fg_db *db, int object);
 int fg_object_described(struct fg_db *db, int descriptor); // the object, or -1
