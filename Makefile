@@ -74,7 +74,7 @@ images: $(addprefix image-programs-,$(ARCHES)) ## Make the container images in b
 
 # Programs in an image are stripped, and tell nothing of where they were built. What needs cgo is built for this machine's
 # architecture, and for another one where CC_<architecture> names a C compiler for it. The hooks are run on the node, whatever
-# C library that has, so it brings its own: it loads nothing.
+# C library that has, so they bring their own: they load nothing.
 image-programs-%: IMAGE_GO = GOARCH=$* $(GO) build -trimpath -ldflags '-s -w'
 image-programs-%: IMAGE_DIR = $(BIN)/images/build/$*
 image-programs-%: IMAGE_CC = $(or $(CC_$*),$(if $(filter $*,$(shell $(GO) env GOHOSTARCH)),$(CC)))
@@ -133,12 +133,12 @@ test-chart: lab ## Test the chart: its values, and that config/ says the same; h
 test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).
 	$(GO) test -count=1 -p 2 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
 
-.PHONY: test-images
-test-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
+.PHONY: tenant-images
+tenant-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
 	$(MAKE) -C test/e2e/images LAB=$(abspath $(BIN))/lab
 
 .PHONY: test-e2e
-test-e2e: images test-images ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
+test-e2e: images tenant-images ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
 	@[[ $$(id -u) == 0 ]] || { echo "make test-e2e needs root: its nodes are namespaces, mounts and containers" >&2; exit 1; }
 	hack/helm.sh >/dev/null
 	$(BIN)/lab build --machines >/dev/null
