@@ -161,6 +161,7 @@ type Agent struct {
 	mu           sync.Mutex
 	publishError string
 	republish    bool
+	repaired     map[string]string
 
 	memory memory
 }
