@@ -32,6 +32,7 @@ static const char usage[] =
     "  behave  [--timing on|off] [--linger-ms MS] [--blind on|off]\n"
     "          allocations take their real time; a dead process's memory stays that long;\n"
     "          in other PID namespaces NVML tells 0 for every process\n"
+    "  mig     --gpu N --make PROFILE:START | --destroy PROFILE:START    as somebody does by hand\n"
     "  reset   --gpu N                              instances go, a pending MIG mode becomes current\n"
     "  reboot                                       resets all; Hopper and later forget the MIG mode\n"
     "  root    --root DIR [--libs DIR]              a driver root: libraries, device nodes, MIG minors\n";
@@ -119,6 +120,7 @@ static int parse(int argc, char **argv, struct options *o) {
         {"hang", OPTION_FLAG, &o->hang},         {"ecc", OPTION_NUMBER, &o->ecc},
         {"recovery", OPTION_TEXT, &o->recovery}, {"remap", OPTION_TEXT, &o->remap},
         {"brake", OPTION_TEXT, &o->brake},       {"virtual", OPTION_TEXT, &o->is_virtual},
+        {"make", OPTION_TEXT, &o->make},         {"destroy", OPTION_TEXT, &o->destroy},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };
     struct option long_options[KNOWN + 1] = {{0}};
@@ -144,7 +146,7 @@ int main(int argc, char **argv) {
         {"create", command_create}, {"add", command_add},       {"boards", command_boards}, {"show", command_show},
         {"count", command_count},   {"fault", command_fault},   {"xid", command_xid},       {"attach", command_attach},
         {"detach", command_detach}, {"reset", command_reset},   {"reboot", command_reboot}, {"root", command_root},
-        {"behave", command_behave}, {"health", command_health},
+        {"behave", command_behave}, {"health", command_health},   {"mig", command_mig},
     };
     struct options options = {
         .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1,
