@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,10 +27,12 @@ func (a *Agent) divide(ctx context.Context, w *world, p plan) (plan, error) {
 	if err != nil {
 		err = fmt.Errorf("dividing GPUs: %w", err)
 	}
-	same := equality.Semantic.DeepEqual(result.Troubles, a.memory.troubles)
+	troubles := a.foreignInUse(ctx, *w, p)
+	maps.Copy(troubles, result.Troubles)
+	same := equality.Semantic.DeepEqual(troubles, a.memory.troubles)
 	repaired := a.repairs(result.Foreign)
-	a.tellOfForeign(ctx, *w, result.Troubles, repaired)
-	a.memory.troubles = result.Troubles
+	a.tellOfForeign(ctx, *w, troubles, repaired)
+	a.memory.troubles = troubles
 	a.rememberForeign(w.now, repaired)
 	if !result.Changed && same {
 		return p, err

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/internal/devices"
+	"github.com/sluice-gpu/sluice/node-agent/claims"
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
@@ -60,6 +62,32 @@ func (a *Agent) rememberForeign(now time.Time, repaired map[string]string) {
 		shown[uuid] = foreign{text: text, at: now}
 	}
 	a.memory.foreign = shown
+}
+
+// foreignInUse are the troubles of GPUs whose instances come and go with claims, and on which somebody uses an instance that
+// is no claim's. It cannot be destroyed, and nobody knows when it goes: a tenant must not be sent to its place.
+func (a *Agent) foreignInUse(ctx context.Context, w world, p plan) map[string]publish.Trouble {
+	found := map[string]publish.Trouble{}
+	for uuid, orphans := range claims.Orphans(w.look, p.claims, p.record) {
+		processes, err := a.Holders.On(ctx, uuid, p.claims)
+		if err != nil {
+			a.Log.Info("It is not known who uses a MIG instance that is no claim's", "gpu", uuid, "err", err.Error())
+			continue
+		}
+		for _, i := range orphans {
+			var users []string
+			for _, process := range processes {
+				if process.GIID == i.GIID {
+					users = append(users, process.Name)
+				}
+			}
+			if len(users) > 0 && found[uuid].Reason == "" {
+				found[uuid] = publish.Trouble{Reason: v1alpha1.ReasonForeignInstances, Message: fmt.Sprintf(
+					"%s at %d is no claim's and is used by %s; it is destroyed when it is not", i.Profile, i.Start, strings.Join(users, ", "))}
+			}
+		}
+	}
+	return found
 }
 
 // tellForeign has the status speak of what was repaired.

@@ -136,6 +136,27 @@ func TestForeignInstancesAreAnEventOnce(t *testing.T) {
 	}
 }
 
+func TestAnInstanceThatSomebodyUsesKeepsTenantsAway(t *testing.T) {
+	r := newRig(t, seventh(true))
+	r.decide(decided("GPU-0", "mig", func(d *v1alpha1.GPUDecision) {
+		d.Partitioning, d.Strategy, d.Sharing = v1alpha1.PartitioningMIG, v1alpha1.MIGDynamic, v1alpha1.SharingExclusive
+	}))
+	r.passes(t)
+	r.expectCondition(t, "while nobody uses it", "Ready", "True", "Published")
+	r.processes = []holders.Process{{GIID: 3, Name: "python (7)"}}
+	r.passes(t)
+	r.expectCondition(t, "while it is used", "Ready", "False", "ForeignInstances")
+	if taints := r.taints(t); len(taints) != 7 || !strings.Contains(taints[0], "ForeignInstances") {
+		t.Errorf("the taints are %v", taints)
+	}
+	if len(r.ward.told) != 1 || !strings.Contains(r.ward.told[0], "1g.10gb at 6 is no claim's and is used by python (7)") {
+		t.Errorf("the events are %q", r.ward.told)
+	}
+	r.processes = nil
+	r.passes(t)
+	r.expectCondition(t, "afterwards", "Ready", "True", "Published")
+}
+
 func TestNothingIsDividedWhereSomebodyElseHandsOutGPUs(t *testing.T) {
 	r := newRig(t, seventh(true))
 	r.node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}

@@ -79,16 +79,48 @@ func TestWhatIsChangedByHandAndUsedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A GPU whose instances come and go with claims has none that somebody made by hand: what nobody uses is destroyed, and a
-// tenant is never put on top of one that is used.
+// A GPU whose instances come and go with claims has none that somebody made by hand: what nobody uses is destroyed.
 func TestAnInstanceMadeByHandOnADynamicGPU(t *testing.T) {
 	s := newScene(t, "dynbyhand", 1)
 	s.pool(builders.MakePool("dynbyhand").MIG())
 	s.fakeGPU("mig", "--gpu", "0", "--make", "3g.40gb:4")
-	s.divided("3g.40gb", []int{0})
+	s.gone3g()
+	s.running(s.pod("tenant", "60Gi"))
+}
+
+// gone3g waits until the node's hardware has no instance of 3g.40gb.
+func (s scene) gone3g() {
+	s.Helper()
 	s.wait("the instance is gone", func(ctx context.Context) (bool, error) {
 		shown, err := cluster.FakeGPU(ctx, s.name, "show")
-		return !strings.Contains(shown, "3g.40gb:4"), err
+		return !strings.Contains(shown, "3g.40gb:"), err
 	})
-	s.running(s.pod("tenant", "60Gi"))
+}
+
+// One that is used stays, and no tenant is sent to a GPU on which its place may be taken.
+func TestAnInstanceMadeByHandAndUsedOnADynamicGPU(t *testing.T) {
+	s := newScene(t, "dynusedbyhand", 2)
+	s.pool(builders.MakePool("dynusedbyhand").MIG())
+	if err := cluster.KillAgent(s.Context(), s.name); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(os.Getpid())
+	s.fakeGPU("mig", "--gpu", "0", "--make", "3g.40gb:0")
+	s.fakeGPU("attach", "--gpu", "0", "--pid", pid, "--memory", "100", "--instance", "3g.40gb:0", "--stay")
+	if err := cluster.StartAgent(s.Context(), s.name); err != nil {
+		t.Fatal(err)
+	}
+	s.nodeEvent(v1alpha1.ReasonForeignInstances, "("+pid+")")
+	s.condition(v1alpha1.PoolReady, metav1.ConditionFalse, "")
+	whole := s.pod("whole", "60Gi")
+	s.running(whole)
+	if device := s.device(whole); !strings.HasPrefix(device, "gpu-1-") {
+		t.Errorf("the tenant is on %s, where its place is taken", device)
+	}
+	next := s.pod("next", "60Gi")
+
+	s.fakeGPU("detach", "--pid", pid)
+	s.gone3g()
+	s.condition(v1alpha1.PoolReady, metav1.ConditionTrue, "")
+	s.running(next)
 }
