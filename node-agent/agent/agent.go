@@ -171,6 +171,7 @@ type Agent struct {
 	mu           sync.Mutex
 	publishError string
 	republish    bool
+	repaired     map[string]string
 
 	memory memory
 }

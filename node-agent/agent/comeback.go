@@ -16,7 +16,9 @@ type comeback struct {
 	divider  Divider
 	hardware Looker
 	preparer Preparer
-	log      logr.Logger
+	// foreign hears what somebody else had done to instances and was repaired, by the GPU's UUID.
+	foreign func(repaired map[string]string)
+	log     logr.Logger
 }
 
 // try divides once, for a bounded time, and says whether that was all.
@@ -29,6 +31,7 @@ func (b *comeback) try(ctx context.Context) bool {
 		return false
 	}
 	result, err := b.divider.Divide(ctx, look)
+	b.foreign(result.Foreign)
 	for uuid, trouble := range result.Troubles {
 		b.log.Info("A GPU is not divided as its layout says", "gpu", uuid, "reason", trouble.Reason, "message", trouble.Message)
 	}

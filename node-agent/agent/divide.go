@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,9 +27,13 @@ func (a *Agent) divide(ctx context.Context, w *world, p plan) (plan, error) {
 	if err != nil {
 		err = fmt.Errorf("dividing GPUs: %w", err)
 	}
-	same := equality.Semantic.DeepEqual(result.Troubles, a.memory.troubles)
-	a.memory.troubles = result.Troubles
-	a.rememberForeign(w.now, result.Foreign)
+	troubles := a.foreignInUse(ctx, *w, p)
+	maps.Copy(troubles, result.Troubles)
+	same := equality.Semantic.DeepEqual(troubles, a.memory.troubles)
+	repaired := a.repairs(result.Foreign)
+	a.tellOfForeign(ctx, *w, troubles, repaired)
+	a.memory.troubles = troubles
+	a.rememberForeign(w.now, repaired)
 	if !result.Changed && same {
 		return p, err
 	}
@@ -40,35 +45,6 @@ func (a *Agent) divide(ctx context.Context, w *world, p plan) (plan, error) {
 		return p, errors.Join(err, recordErr)
 	}
 	return again, err
-}
-
-// foreign is what somebody else did to a GPU's instances, and when that was repaired.
-type foreign struct {
-	text string
-	at   time.Time
-}
-
-// foreignShown is how long the status speaks of a repair.
-const foreignShown = 10 * time.Minute
-
-func (a *Agent) rememberForeign(now time.Time, repaired map[string]string) {
-	shown := map[string]foreign{}
-	for uuid, f := range a.memory.foreign {
-		if now.Sub(f.at) < foreignShown {
-			shown[uuid] = f
-		}
-	}
-	for uuid, text := range repaired {
-		shown[uuid] = foreign{text: text, at: now}
-	}
-	a.memory.foreign = shown
-}
-
-// tellForeign has the status speak of what was repaired.
-func (a *Agent) tellForeign(p plan) {
-	for uuid, f := range a.memory.foreign {
-		p.remark(uuid, fmt.Sprintf("%s; it was repaired at %s", f.text, f.at.UTC().Format(time.TimeOnly)))
-	}
 }
 
 // nextFor is when the next pass is due at the latest, where GPUs are half divided or idle instances have to go.

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/publish"
 )
 
-// Events are written of pods, and name this node as their source, which an admission policy sees to.
+// Events are written of pods and of this node's GPUNode, and name this node as their source, which an admission policy sees to.
 // +kubebuilder:rbac:groups="",resources=events,verbs=create,roleName=sluice-node-agent
 
 // Health says how GPUs are.
@@ -38,9 +38,10 @@ type HealthReports interface {
 	Report(devices []dra.DeviceHealth)
 }
 
-// Teller tells pods what happened to their GPU.
+// Teller tells people what happened: in events on the pods of a GPU, and on the GPUNode.
 type Teller interface {
 	Tell(ctx context.Context, namespace string, pod checkpoint.Pod, eventType, reason, message string) error
+	TellNode(ctx context.Context, node *v1alpha1.GPUNode, eventType, reason, message string) error
 }
 
 // health is what is known of each GPU after a look. Those that were published or seen before are known too, until they are

@@ -34,6 +34,11 @@ func (w *ward) Tell(_ context.Context, namespace string, pod checkpoint.Pod, eve
 	return nil
 }
 
+func (w *ward) TellNode(_ context.Context, node *v1alpha1.GPUNode, eventType, reason, message string) error {
+	w.told = append(w.told, fmt.Sprintf("%s %s on node %s: %s", eventType, reason, node.Name, message))
+	return nil
+}
+
 // taints are those of the one device that is offered.
 func (r *rig) taints(t *testing.T) []string {
 	t.Helper()

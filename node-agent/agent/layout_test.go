@@ -99,6 +99,64 @@ func TestARepairIsToldForAWhile(t *testing.T) {
 	}
 }
 
+func TestForeignInstancesAreAnEventOnce(t *testing.T) {
+	r := newRig(t, seventh(true))
+	r.decide(decided("GPU-0", "mig", withSeventh))
+	r.agent.Repaired(map[string]string{"GPU-0": "somebody destroyed 1g.10gb at 6"})
+	held := func(by string) divide.Result {
+		return divide.Result{Troubles: map[string]publish.Trouble{"GPU-0": {Reason: v1alpha1.ReasonForeignInstances, Message: "in use by " + by}}}
+	}
+	for _, step := range []struct {
+		name    string
+		divided divide.Result
+		want    []string
+	}{
+		{
+			name: "repaired before the loop began",
+			want: []string{"Warning ForeignInstancesRepaired on node node: gpu-0 (GPU-0): somebody destroyed 1g.10gb at 6; it was repaired"},
+		},
+		{name: "nothing", divided: divide.Result{}},
+		{
+			name: "found in use", divided: held("a (1)"),
+			want: []string{"Warning ForeignInstances on node node: gpu-0 (GPU-0): in use by a (1)"},
+		},
+		{name: "in use by others", divided: held("b (2)")},
+		{
+			name: "repaired", divided: divide.Result{Foreign: map[string]string{"GPU-0": "somebody made 1g.10gb at 0"}},
+			want: []string{"Warning ForeignInstancesRepaired on node node: gpu-0 (GPU-0): somebody made 1g.10gb at 0; it was repaired"},
+		},
+	} {
+		r.divided, r.ward.told = step.divided, nil
+		if _, err := r.agent.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, r.ward.told); diff != "" {
+			t.Errorf("events %s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}
+
+func TestAnInstanceThatSomebodyUsesKeepsTenantsAway(t *testing.T) {
+	r := newRig(t, seventh(true))
+	r.decide(decided("GPU-0", "mig", func(d *v1alpha1.GPUDecision) {
+		d.Partitioning, d.Strategy, d.Sharing = v1alpha1.PartitioningMIG, v1alpha1.MIGDynamic, v1alpha1.SharingExclusive
+	}))
+	r.passes(t)
+	r.expectCondition(t, "while nobody uses it", "Ready", "True", "Published")
+	r.processes = []holders.Process{{GIID: 3, Name: "python (7)"}}
+	r.passes(t)
+	r.expectCondition(t, "while it is used", "Ready", "False", "ForeignInstances")
+	if taints := r.taints(t); len(taints) != 7 || !strings.Contains(taints[0], "ForeignInstances") {
+		t.Errorf("the taints are %v", taints)
+	}
+	if len(r.ward.told) != 1 || !strings.Contains(r.ward.told[0], "1g.10gb at 6 is no claim's and is used by python (7)") {
+		t.Errorf("the events are %q", r.ward.told)
+	}
+	r.processes = nil
+	r.passes(t)
+	r.expectCondition(t, "afterwards", "Ready", "True", "Published")
+}
+
 func TestNothingIsDividedWhereSomebodyElseHandsOutGPUs(t *testing.T) {
 	r := newRig(t, seventh(true))
 	r.node.Status.Allocatable = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
@@ -195,7 +253,7 @@ func TestATimeSliceThatCannotBeSetIsSaid(t *testing.T) {
 
 func TestLayoutsComeBackWithoutTheAPIServer(t *testing.T) {
 	r := newRig(t, seventh(false))
-	back := &comeback{divider: dividing{r}, hardware: r, preparer: r, log: logr.Discard()}
+	back := &comeback{divider: dividing{r}, hardware: r, preparer: r, foreign: r.agent.Repaired, log: logr.Discard()}
 	if back.try(t.Context()) {
 		t.Error("something was changed, and it does not look again")
 	}

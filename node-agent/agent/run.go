@@ -108,7 +108,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	agent := newAgent(c, doors, cluster, driver, preparer)
-	back := &comeback{divider: agent.Divider, hardware: driver, preparer: preparer, log: c.Log.WithName("divide")}
+	back := &comeback{
+		divider: agent.Divider, hardware: driver, preparer: preparer, foreign: agent.Repaired, log: c.Log.WithName("divide"),
+	}
 	if active {
 		back.try(ctx)
 	}

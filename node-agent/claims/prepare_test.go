@@ -19,6 +19,16 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 )
 
+// withParameters is a claim of a GPU with parameters for a driver.
+func withParameters(driver string, source resourceapi.AllocationConfigSource, requests ...string) *resourceapi.ResourceClaim {
+	c := claim("a", device("gpu-1"))
+	c.Status.Allocation.Devices.Config = []resourceapi.DeviceAllocationConfiguration{{
+		Source: source, Requests: requests,
+		DeviceConfiguration: resourceapi.DeviceConfiguration{Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: driver}},
+	}}
+	return c
+}
+
 func TestPrepareRefuses(t *testing.T) {
 	forms := []v1alpha1.GPUDecision{shared(), exclusive(), divided(), divided()}
 	for _, tc := range []struct {
@@ -33,6 +43,10 @@ func TestPrepareRefuses(t *testing.T) {
 		{name: "a whole GPU is prepared", claim: claim("a", device("gpu-1"))},
 		{name: "a MIG instance is prepared", claim: claim("a", device("gpu-2-mig-1g10gb-6"))},
 		{name: "a claim of other drivers only is none of ours", claim: claim("a", device("x", otherDriver))},
+		{name: "parameters for this driver are refused", claim: withParameters("gpu.sluice.dev", resourceapi.AllocationConfigSourceClaim), want: "the claim has opaque parameters"},
+		{name: "those of a class too", claim: withParameters("gpu.sluice.dev", resourceapi.AllocationConfigSourceClass, "gpu"), want: "the device class has opaque parameters"},
+		{name: "those for another request are not for us", claim: withParameters("gpu.sluice.dev", resourceapi.AllocationConfigSourceClaim, "nic")},
+		{name: "those for another driver are not for us", claim: withParameters("nic.example.com", resourceapi.AllocationConfigSourceClaim)},
 		{name: "a device of another node is refused", claim: claim("a", device("gpu-1", func(r *resourceapi.DeviceRequestAllocationResult) { r.Pool = "other" })), want: "belongs to node other"},
 		{name: "a device that is not published is refused", claim: claim("a", device("gpu-9")), want: "gpu-9 is not published"},
 		{name: "a name that is no device is refused", claim: claim("a", device("nic-0")), want: "not one of this driver's"},

@@ -5,6 +5,8 @@ package claims
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
@@ -41,10 +43,30 @@ func resolve(claim *resourceapi.ResourceClaim, nodeName string, published *check
 		if err != nil {
 			return nil, err
 		}
+		if err := configured(claim.Status.Allocation.Devices.Config, r.Request); err != nil {
+			return nil, err
+		}
 		result.Index = i
 		results = append(results, result)
 	}
 	return results, nil
+}
+
+// configured refuses parameters for a device, of which there are none: who writes some would believe that they count.
+func configured(config []resourceapi.DeviceAllocationConfiguration, request string) error {
+	main, _, _ := strings.Cut(request, "/")
+	for _, c := range config {
+		of := len(c.Requests) == 0 || slices.Contains(c.Requests, request) || slices.Contains(c.Requests, main)
+		if of && c.Opaque != nil && c.Opaque.Driver == v1alpha1.DriverName {
+			where := "claim"
+			if c.Source == resourceapi.AllocationConfigSourceClass {
+				where = "device class"
+			}
+			return refuse("the %s has opaque parameters for %s, which takes none: how devices are shared is said in the GPUPool",
+				where, v1alpha1.DriverName)
+		}
+	}
+	return nil
 }
 
 func resolveOne(r *resourceapi.DeviceRequestAllocationResult, published *checkpoint.Published) (checkpoint.Result, error) {

@@ -130,7 +130,7 @@ func (in Input) decide(uuid string) Outcome {
 		form := *s.decided
 		outcome.Form = &form
 	}
-	for _, c := range []check{driverAnswers, isThere, belongsToUs, isDecided, keepsShape, canBeDivided, canBeWhole, isHeld} {
+	for _, c := range []check{driverAnswers, isThere, belongsToUs, isDecided, keepsShape, canBeDivided, canBeWhole, isHeld, isOurs} {
 		if o := c(s); o != nil {
 			outcome = *o
 			break
@@ -205,6 +205,18 @@ func driverAnswers(s situation) *Outcome {
 		return &Outcome{Reason: s.in.Failed, Message: message}
 	}
 	return s.asBefore(s.in.Failed, s.in.Failed, message)
+}
+
+// isOurs: where somebody else uses a MIG instance on a GPU whose instances come and go with claims, nobody new is sent there.
+func isOurs(s situation) *Outcome {
+	trouble := s.in.Troubles[s.uuid]
+	if trouble.Reason != v1alpha1.ReasonForeignInstances || devices.Static(*s.decided) {
+		return nil // of layouts more is said elsewhere
+	}
+	if s.before == nil {
+		return &Outcome{Reason: trouble.Reason, Message: trouble.Message}
+	}
+	return s.asBefore(trouble.Reason, trouble.Reason, trouble.Message)
 }
 
 func isThere(s situation) *Outcome {

@@ -86,6 +86,29 @@ func TestPlanOfOneGPU(t *testing.T) {
 			want: want{form: ptr(decision()), reason: v1alpha1.ReasonPublished, asDecided: true},
 		},
 		{
+			name: "where somebody uses an instance by hand nobody new is sent",
+			in: publish.Input{
+				Look: look, Decisions: decided(), Record: recorded(decision()),
+				Troubles: map[string]publish.Trouble{uuid: {Reason: v1alpha1.ReasonForeignInstances, Message: "used by a (1)"}},
+			},
+			want: want{form: ptr(decision(tainted("ForeignInstances"))), reason: v1alpha1.ReasonForeignInstances, message: "used by a (1)"},
+		},
+		{
+			name: "and what was never published waits",
+			in: publish.Input{
+				Look: look, Decisions: decided(),
+				Troubles: map[string]publish.Trouble{uuid: {Reason: v1alpha1.ReasonForeignInstances, Message: "used by a (1)"}},
+			},
+			want: want{reason: v1alpha1.ReasonForeignInstances, message: "used by a (1)"},
+		},
+		{
+			name: "what a layout left and cannot go yet is no trouble of the next form",
+			in: publish.Input{
+				Look: look, Decisions: decided(), Troubles: map[string]publish.Trouble{uuid: {Reason: v1alpha1.ReasonInUse, Message: "used"}},
+			},
+			want: want{form: ptr(decision()), reason: v1alpha1.ReasonPublished, asDecided: true},
+		},
+		{
 			name: "a GPU of no pool is not published",
 			in:   publish.Input{Look: look},
 			want: want{reason: v1alpha1.ReasonNoPool},

@@ -35,6 +35,12 @@ says "more GPUs than a node can have are refused" refuses create --state "$dir/t
 says "and nothing is left of it" test ! -e "$dir/t"
 says "another board is added" fg add --state "$dir/s" --board a100-80gb --gpus 1 --mig on
 says "with MIG mode on" shows "A100-SXM4-80GB  MIG on"
+says "an instance is made by hand" fg mig --state "$dir/s" --gpu 2 --make 3g.40gb:4
+says "and shown as a MIG device" shows "3g.40gb:4 .*MIG-"
+says "where one is there is no room" refuses mig --state "$dir/s" --gpu 2 --make 4g.40gb:4
+says "it is destroyed by hand" fg mig --state "$dir/s" --gpu 2 --destroy 3g.40gb:4
+says "and not twice" refuses mig --state "$dir/s" --gpu 2 --destroy 3g.40gb:4
+says "without MIG mode none is made" refuses mig --state "$dir/s" --gpu 0 --make 3g.40gb:4
 says "no --gpu is refused where one is needed" refuses fault --state "$dir/s" --lost
 says "a GPU that is not there is refused" refuses reset --state "$dir/s" --gpu 3
 says "a process that is not there is refused" refuses attach --state "$dir/s" --gpu 0 --memory 1 --pid 4194304

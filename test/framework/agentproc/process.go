@@ -172,6 +172,16 @@ func (r *Rig) launch(tb testing.TB, program string, args ...string) *Agent {
 func (a *Agent) connect(socket string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
+	// An agent that ends between opening its socket and its answer is waited for no longer.
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-a.ended:
+			cancel()
+		case <-stop:
+		}
+	}()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
 	if err != nil {

@@ -89,6 +89,13 @@ func event(kind, host string) *corev1.Event {
 	}
 }
 
+// eventOfGPUNode is an event of a GPUNode of the API group, in the name of node a.
+func eventOfGPUNode(group, name string) *corev1.Event {
+	e := event("GPUNode", "a")
+	e.InvolvedObject = corev1.ObjectReference{APIVersion: group + "/v1alpha1", Kind: "GPUNode", Name: name}
+	return e
+}
+
 // TestAgent tries what an agent may do as the agent of node a.
 func TestAgent(t *testing.T) {
 	for _, args := range [][]string{{"apply", "--server-side", "-k", stack.Path("config", "rbac")}} {
@@ -126,7 +133,20 @@ func TestAgent(t *testing.T) {
 		{name: "a slice of another driver", do: create(agent, slice("gpu.example.com", "a")), refuse: "for its own node only"},
 		{name: "an event of a pod", do: create(agent, event("Pod", "a"))},
 		{name: "an event of a pod in another node's name", do: create(agent, event("Pod", "b")), refuse: "names its node as their source"},
-		{name: "an event of something else", do: create(agent, event("Secret", "a")), refuse: "writes events of pods only"},
+		{name: "an event of something else", do: create(agent, event("Secret", "a")), refuse: "writes events of pods and of its own GPUNode only"},
+		{name: "an event of its own GPUNode", do: create(agent, eventOfGPUNode("sluice.dev", "a"))},
+		{name: "an event of another node's GPUNode", do: create(agent, eventOfGPUNode("sluice.dev", "b")), refuse: "of its own GPUNode only"},
+		{name: "an event of a GPUNode of another API", do: create(agent, eventOfGPUNode("example.com", "a")), refuse: "of its own GPUNode only"},
+		{
+			name: "an event of its own GPUNode in another node's name",
+			do: func(ctx context.Context) error {
+				e := eventOfGPUNode("sluice.dev", "a")
+				e.Source.Host = "b"
+				return agent.Create(ctx, e, client.DryRunAll)
+			},
+			refuse: "names its node as their source",
+		},
+		{name: "an event without a node of its own", do: create(unbound, eventOfGPUNode("sluice.dev", "")), refuse: "must be bound"},
 		{
 			name:   "removing another node's slice",
 			do:     func(ctx context.Context) error { return agent.Delete(ctx, sliceOfB, client.DryRunAll) },

@@ -9,7 +9,7 @@
 // The options a command line can hold; NULL or the default where one is absent.
 struct options {
     const char *state, *board, *mig, *seed, *driver, *root, *libs, *call, *result, *instance, *name, *timing, *blind;
-    const char *recovery, *remap, *brake, *is_virtual, *cgroups, *limits, *proc;
+    const char *recovery, *remap, *brake, *is_virtual, *cgroups, *limits, *proc, *make, *destroy;
     long gpu, gpus, count, pid, memory_mib, delay_ms, xid, linger_ms, ecc; // -1: absent
     int force, json, lost, found, clear, stay, hang, once;
 };
@@ -36,6 +36,7 @@ int command_attach(const struct options *options);
 int command_detach(const struct options *options);
 int command_reset(const struct options *options);
 int command_reboot(const struct options *options);
+int command_mig(const struct options *options);
 int command_behave(const struct options *options);
 int command_locate(const struct options *options);
 int command_root(const struct options *options);

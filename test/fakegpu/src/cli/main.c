@@ -35,6 +35,7 @@ static const char usage[] =
     "          allocations take their real time; a dead process's memory stays that long;\n"
     "          in other PID namespaces NVML tells 0 for every process\n"
     "  locate  [--proc DIR] [--once]                tells CUDA programs their cgroups, from DIR/<pid>/cgroup (default: /proc)\n"
+    "  mig     --gpu N --make PROFILE:START | --destroy PROFILE:START    as somebody does by hand\n"
     "  reset   --gpu N                              instances go, a pending MIG mode becomes current\n"
     "  reboot                                       resets all; Hopper and later forget the MIG mode\n"
     "  root    --root DIR [--libs DIR]              a driver root: libraries, device nodes, MIG minors\n";
@@ -124,6 +125,7 @@ static int parse(int argc, char **argv, struct options *o) {
         {"brake", OPTION_TEXT, &o->brake},       {"virtual", OPTION_TEXT, &o->is_virtual},
         {"cgroups", OPTION_TEXT, &o->cgroups},   {"limits", OPTION_TEXT, &o->limits},
         {"proc", OPTION_TEXT, &o->proc},         {"once", OPTION_FLAG, &o->once},
+        {"make", OPTION_TEXT, &o->make},         {"destroy", OPTION_TEXT, &o->destroy},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };
     struct option long_options[KNOWN + 1] = {{0}};
@@ -150,6 +152,7 @@ int main(int argc, char **argv) {
         {"count", command_count},   {"fault", command_fault},   {"xid", command_xid},       {"attach", command_attach},
         {"detach", command_detach}, {"reset", command_reset},   {"reboot", command_reboot}, {"root", command_root},
         {"behave", command_behave}, {"health", command_health}, {"locate", command_locate},
+        {"mig", command_mig},
     };
     struct options options = {
         .gpu = -1, .gpus = -1, .count = -1, .pid = -1, .memory_mib = -1, .delay_ms = -1, .xid = -1, .linger_ms = -1,
