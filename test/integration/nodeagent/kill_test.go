@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/test/framework/agentproc"
+	"github.com/sluice-gpu/sluice/test/framework/fakemps"
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
 
@@ -35,6 +36,14 @@ func killCases() []killCase {
 			forms:    []v1alpha1.GPUDecision{shared()},
 			results:  []resourceapi.DeviceRequestAllocationResult{share("10Gi")},
 			prepared: left{Instances: []string{}, MIGMode: []bool{false}},
+			released: left{Instances: []string{}, MIGMode: []bool{false}},
+		},
+		{
+			name:     "a share by MPS, the first of its device",
+			boards:   []fakenode.Boards{{Board: "h100-80gb", Count: 1}},
+			forms:    []v1alpha1.GPUDecision{byMPS()},
+			results:  []resourceapi.DeviceRequestAllocationResult{share("10Gi")},
+			prepared: left{Instances: []string{}, MIGMode: []bool{false}, Daemons: 1, MPS: 1},
 			released: left{Instances: []string{}, MIGMode: []bool{false}},
 		},
 		{
@@ -109,7 +118,7 @@ func TestAgentKilledInUnprepare(t *testing.T) {
 // TestAgentKilledWhileItRecovers kills the agent in the middle of Prepare and then the next one at each change that its
 // start makes.
 func TestAgentKilledWhileItRecovers(t *testing.T) {
-	tc := killCases()[1]
+	tc := killCases()[2]
 	rig, claim := tc.rig(t)
 	middle := tc.middle(t, rig, claim)
 	points := tc.sweep(t, rig, func(n int) bool {
@@ -152,6 +161,8 @@ func (tc killCase) rig(t *testing.T) (*agentproc.Rig, *resourceapi.ResourceClaim
 	t.Helper()
 	rig := agentproc.New(t, fakenode.New(t, tc.boards...))
 	rig.Publish(t, tc.forms...)
+	fakemps.Install(t, rig.Node.Root)
+	t.Cleanup(func() { endDaemons(t, rig) })
 	return rig, rig.Allocate("claim", tc.results...)
 }
 
