@@ -97,7 +97,11 @@ func (r *Rig) StartToBeKilled(tb testing.TB, n int) *Agent {
 
 func (r *Rig) killArgs(n int) []string {
 	args := []string{"--at", strconv.Itoa(n), "--report", r.path("killat")}
-	for _, dir := range []string{r.path("state"), r.path("shares"), r.path("cdi"), r.path("mps"), r.Node.State} {
+	under := []string{r.path("state"), r.path("shares"), r.path("cdi"), r.path("mps")}
+	if !r.LeaveHardware {
+		under = append(under, r.Node.State)
+	}
+	for _, dir := range under {
 		args = append(args, "--under", dir)
 	}
 	return append(append(args, "--", r.binaries.Agent), r.flags()...)

@@ -93,6 +93,10 @@ func TestOneLostGPUOfEightTakesNothingElseWithIt(t *testing.T) {
 func TestIllnessesAreToldApartAndEnd(t *testing.T) {
 	w := newWard(t, "ills", 8, false, builders.MakePool("ills"))
 	w.is(7, v1alpha1.HealthHealthy, v1alpha1.HealthReasonHealthy)
+	// Memory errors count from the first reading on, which has been where a brake is told.
+	w.fakeGPU("health", "--gpu", "7", "--brake", "thermal")
+	w.is(7, v1alpha1.HealthHealthy, v1alpha1.HealthReasonThermalBrake)
+	w.fakeGPU("health", "--gpu", "7", "--brake", "none")
 	cases := []struct {
 		ill, well []string
 		state     v1alpha1.HealthState
