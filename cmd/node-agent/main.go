@@ -92,7 +92,7 @@ func parse() *flags {
 	set.StringVar(&f.agent.DriverRoot, "driver-root", "/", "Directory of the node in which NVIDIA's driver is installed.")
 	set.StringVar(&f.agent.DevRoot, "dev-root", "", "Directory of the node that holds dev/nvidia*. Default: the driver root.")
 	set.StringVar(&f.agent.ProcDir, "proc-dir", "/proc", "The node's procfs, from which processes that hold GPUs get their names.")
-	set.StringVar(&f.agent.MPSDir, "mps-dir", "/run/sluice-mps", "Directory of what MPS daemons and their clients need; on a tmpfs, with the same path on the node.")
+	set.StringVar(&f.agent.MPSDir, "mps-dir", "/run/sluice-mps", "Directory of what MPS daemons and their clients need; on a tmpfs other than /dev/shm, with the same path on the node.")
 	set.StringVar(&f.agent.MPSCgroup, "mps-cgroup", "/sys/fs/cgroup/sluice-mps", "Directory of the node's cgroup v2 file system in which MPS daemons get cgroups of their own, so that they outlive the agent; empty: they stay in the agent's.")
 	set.StringVar(&f.agent.MPSNamespace, "mps-namespace", "/proc/1/ns/mnt", "Mount namespace in which MPS daemons are started, the node's; empty: the agent's.")
 	set.StringVar(&f.agent.StateDir, "state-dir", "/var/lib/sluice", "Directory of the checkpoint; it must survive a restart of the node.")

@@ -63,6 +63,8 @@ type Rules struct {
 	// Quiet is how long a GPU stays suspect after an error of its hardware where the driver wants nothing done about it.
 	// With each further error it doubles, up to QuietMost. QuietUnsure is the time where the driver does not say.
 	Quiet, QuietUnsure, QuietMost time.Duration
+	// Burst is how long the reports of one error come: a link that fails is reported by every port of it.
+	Burst time.Duration
 	// LostAfter is how long a GPU must be gone to be lost: being reset, it is gone for a while.
 	LostAfter time.Duration
 	// ForgetAfter is how long a GPU must be lost to be withdrawn where nobody has it.
@@ -74,7 +76,7 @@ type Rules struct {
 // DefaultRules are those of a node in production.
 func DefaultRules() Rules {
 	return Rules{
-		Quiet: time.Minute, QuietUnsure: 10 * time.Minute, QuietMost: time.Hour,
+		Quiet: time.Minute, QuietUnsure: 10 * time.Minute, QuietMost: time.Hour, Burst: 10 * time.Second,
 		LostAfter: 30 * time.Second, ForgetAfter: 5 * time.Minute, LastingBrake: 5 * time.Minute,
 	}
 }
@@ -87,10 +89,12 @@ type Course struct {
 	known      bool // the vitals have been read
 	brakeSince time.Time
 
-	// The last error of the hardware, and how many came soon after one another.
-	xid     uint64 // 0: memory errors that were counted
-	errorAt time.Time
-	errors  int
+	// The last error of the hardware, and how many came soon after one another; those of a burst, which began with the one
+	// at countedAt, are one.
+	xid       uint64 // 0: memory errors that were counted
+	errorAt   time.Time
+	errors    int
+	countedAt time.Time
 	// asked is true where the driver has wanted something done since the last error.
 	asked bool
 }
@@ -123,7 +127,9 @@ func (c Course) failed(number uint64, now time.Time, rules Rules) Course {
 		c.errors = 0
 	}
 	c.xid, c.errorAt, c.asked = number, now, false
-	c.errors++
+	if c.errors == 0 || now.Sub(c.countedAt) >= rules.Burst {
+		c.errors, c.countedAt = c.errors+1, now
+	}
 	return c
 }
 
@@ -170,5 +176,5 @@ func Resume(before v1alpha1.GPUHealth) Course {
 	if before.State != v1alpha1.HealthSuspect || (before.Reason != v1alpha1.HealthReasonXID && before.Reason != v1alpha1.HealthReasonECC) || before.Since == nil {
 		return Course{}
 	}
-	return Course{xid: uint64(before.XID), errorAt: before.Since.Time, errors: 1}
+	return Course{xid: uint64(before.XID), errorAt: before.Since.Time, errors: 1, countedAt: before.Since.Time}
 }

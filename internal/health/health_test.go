@@ -29,6 +29,15 @@ func reports(seconds int, xid uint64) step {
 	return func(s *story) { s.course = s.course.Reported(xid, at(seconds), health.DefaultRules()) }
 }
 
+// storm is a report in each second from one to the one before another.
+func storm(from, to int, xid uint64) []step {
+	var steps []step
+	for seconds := from; seconds < to; seconds++ {
+		steps = append(steps, reports(seconds, xid))
+	}
+	return steps
+}
+
 func says(seconds int, v health.Vitals) step {
 	return func(s *story) { s.course = s.course.Read(v, at(seconds), health.DefaultRules()) }
 }
@@ -52,7 +61,7 @@ func TestJudge(t *testing.T) {
 		{name: "nothing has happened", want: "Healthy", reason: "Healthy"},
 		{
 			name:  "errors of applications do not condemn",
-			steps: []step{reports(0, 13), reports(0, 31), reports(0, 43), reports(0, 45), reports(0, 68), reports(0, 94), reports(0, 109)},
+			steps: []step{reports(0, 13), reports(0, 31), reports(0, 43), reports(0, 45), reports(0, 68), reports(0, 69), reports(0, 94), reports(0, 109), reports(0, 137)},
 			want:  "Healthy", reason: "Healthy",
 		},
 		{name: "notices do not condemn", steps: []step{reports(0, 63), reports(0, 154)}, want: "Healthy", reason: "Healthy"},
@@ -64,6 +73,14 @@ func TestJudge(t *testing.T) {
 		{
 			name:  "an error that comes again counts for longer",
 			steps: []step{says(0, well), reports(0, 74), reports(70, 74), reports(140, 74)}, seconds: 140 + 239, want: "Suspect", reason: "XID", xid: 74,
+		},
+		{
+			name:  "the reports of one error are one error, however many there are",
+			steps: append([]step{says(0, well)}, storm(0, 9, 74)...), seconds: 8 + 60, want: "Healthy", reason: "Healthy",
+		},
+		{
+			name:  "errors that do not cease count for longer",
+			steps: append([]step{says(0, well)}, storm(0, 40, 74)...), seconds: 39 + 479, want: "Suspect", reason: "XID", xid: 74,
 		},
 		{
 			name:  "what the driver wants done counts until it is done",

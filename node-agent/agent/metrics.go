@@ -30,6 +30,7 @@ type Metrics struct {
 	written *prometheus.CounterVec
 	sick    *prometheus.GaugeVec
 	xids    *prometheus.CounterVec
+	mps     mpsMetrics
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -55,7 +56,8 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "sluice_agent_xids_total", Help: "Error reports of the driver, by the GPU's UUID, their number (XID) and what they mean for it.",
 		}, []string{"uuid", "xid", "class"}),
 	}
-	for _, c := range []prometheus.Collector{m.claims, m.passes, m.gpus, m.written, m.sick, m.xids} {
+	m.mps = newMPSMetrics()
+	for _, c := range append(m.mps.all(), m.claims, m.passes, m.gpus, m.written, m.sick, m.xids) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the metrics: %w", err)
 		}

@@ -282,8 +282,8 @@ func newPreparer(c Config, doors doors, cluster *APICluster, driver *Driver) *cl
 // newWatcher makes what looks after MPS, and has the agent report it.
 func newWatcher(c Config, doors doors, preparer *claims.Preparer, agent *Agent) *watch.Watcher {
 	w := &watch.Watcher{
-		Records: doors.records, Daemons: doors.mps, Keeper: preparer, Holders: agent.Holders, Teller: agent.Teller, Changed: agent.Trigger,
-		Log: c.Log.WithName("mps"),
+		Records: doors.records, Daemons: doors.mps, Keeper: preparer, Holders: agent.Holders, Teller: agent.Teller, Gauges: c.Metrics,
+		Changed: agent.Trigger, Log: c.Log.WithName("mps"),
 	}
 	agent.MPS = w
 	return w

@@ -41,6 +41,8 @@ var (
 	ErrNoProgram = errors.New("the driver has no nvidia-cuda-mps-control")
 	// ErrNoDaemon says that a device has no daemon that answers.
 	ErrNoDaemon = errors.New("the MPS daemon does not run")
+	// ErrBadDir says that the directory of the daemons is where they cannot see it.
+	ErrBadDir = errors.New("the directory of the MPS daemons must not be below /dev/shm, which each has for itself")
 	// ErrBadClient says that a client cannot be served as it is.
 	ErrBadClient = errors.New("MPS client is not valid")
 )
@@ -98,6 +100,9 @@ func (d *Door) Running(device string) bool {
 func (d *Door) Serve(ctx context.Context, c Client) error {
 	if err := c.validate(); err != nil {
 		return err
+	}
+	if inside, err := filepath.Rel("/dev/shm", d.options.Dir); err == nil && filepath.IsLocal(inside) {
+		return fmt.Errorf("%s: %w", d.options.Dir, ErrBadDir)
 	}
 	r, err := d.read(c.Device)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

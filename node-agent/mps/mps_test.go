@@ -375,6 +375,22 @@ func TestWhatCannotBeServed(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatDaemonsCannotSeeIsRefused(t *testing.T) {
+	r := newRig(t)
+	for _, dir := range []string{"/dev/shm", "/dev/shm/mps/"} {
+		r.options.Dir = dir
+		r.again(t)
+		if err := r.door.Serve(t.Context(), client("a")); !errors.Is(err, mps.ErrBadDir) {
+			t.Errorf("%s: got %v, want %v", dir, err, mps.ErrBadDir)
+		}
+	}
+	if _, err := os.Stat("/dev/shm/" + device); err == nil {
+		t.Error("a directory was made in what is refused")
+	}
+	r.options.Dir = filepath.Join(t.TempDir(), "d")
+	r.again(t)
+}
+
 // eventually waits for a condition.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()

@@ -13,6 +13,9 @@
  * its state by plain stores between taking a lock and giving it back, so a call that locks counts where the locked file is
  * not what it was at the last one. The command is stopped by seccomp at these calls only; other
  * calls run at full speed.
+ *
+ * Calls of processes that the command starts do not count. Those that outlive it go on, and cannot without somebody who traces
+ * them: a process of killat stays with them until the last has ended.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -232,6 +235,29 @@ static pid_t start(char **command)
 	return -1;
 }
 
+/* Who the calls are counted of: threads of the command. */
+static int of(pid_t tid, pid_t child)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/task/%d", (int)child, (int)tid);
+	return access(path, F_OK) == 0;
+}
+
+/* stay lets the processes that have outlived the command go on until they end. */
+static void stay(void)
+{
+	int status;
+	pid_t tid;
+	while ((tid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR) {
+		if (tid < 0 || !WIFSTOPPED(status))
+			continue;
+		int signal_number = WSTOPSIG(status);
+		if (status >> 16 != 0 || signal_number == SIGTRAP || signal_number == SIGSTOP)
+			signal_number = 0;
+		ptrace(PTRACE_CONT, tid, NULL, (void *)(long)signal_number);
+	}
+}
+
 static void report(const char *path, long counted, const char *cut)
 {
 	FILE *f = fopen(path, "w");
@@ -261,7 +287,7 @@ static int trace(pid_t child, long at, long *counted, const char **cut)
 		}
 		int deliver = 0;
 		if (status >> 8 == (SIGTRAP | PTRACE_EVENT_SECCOMP << 8)) {
-			const char *name = armed ? counts(tid) : NULL;
+			const char *name = armed && of(tid, child) ? counts(tid) : NULL;
 			if (name && ++*counted == at) {
 				*cut = name;
 				kill(child, SIGKILL);
@@ -273,6 +299,39 @@ static int trace(pid_t child, long at, long *counted, const char **cut)
 		/* A thread that was killed meanwhile cannot be continued. */
 		ptrace(PTRACE_CONT, tid, NULL, (void *)(long)deliver);
 	}
+}
+
+static pid_t tracer;
+
+static void pass_on(int signal_number) { kill(tracer, signal_number); }
+
+/*
+ * wait_for waits in the first process until the tracer, which is another one, says how the command has ended. So killat ends
+ * with the command, while the tracer stays with what has outlived it.
+ */
+static int wait_for(int from_tracer)
+{
+	int status = 125;
+	ssize_t n;
+	do
+		n = read(from_tracer, &status, sizeof status);
+	while (n < 0 && errno == EINTR);
+	return n == (ssize_t)sizeof status ? status : 125;
+}
+
+/* finish says how the command has ended, lets go of everything of killat's, and stays. */
+static void finish(int to_first, int status)
+{
+	prctl(PR_SET_PDEATHSIG, 0);
+	setsid();
+	int null = open("/dev/null", O_RDWR);
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	if (write(to_first, &status, sizeof status) != (ssize_t)sizeof status)
+		_exit(125);
+	close(to_first);
+	stay();
+	_exit(0);
 }
 
 int main(int argc, char **argv)
@@ -296,12 +355,28 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: killat --at N --report FILE [--from-start 1] --under DIR [--under DIR ...] -- COMMAND [ARG ...]\n");
 		return 125;
 	}
-	struct sigaction action = {.sa_handler = arm};
+	int ends[2];
+	sigset_t arming, before;
+	sigemptyset(&arming);
+	sigaddset(&arming, SIGUSR1);
+	/* Blocked until both know what to do with it. */
+	if (sigprocmask(SIG_BLOCK, &arming, &before) || pipe2(ends, O_CLOEXEC))
+		die("preparing");
+	tracer = fork();
+	if (tracer < 0)
+		die("fork");
+	struct sigaction action = {.sa_handler = tracer ? pass_on : arm};
 	sigaction(SIGUSR1, &action, NULL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	/* What ends killat from outside is for the command; killat ends with it. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
+	close(ends[tracer == 0 ? 0 : 1]);
+	if (tracer > 0)
+		return wait_for(ends[0]);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		die("ending with the first process");
 	int status = trace(start(argv + i + 1), at, &counted, &cut);
 	report(file, counted, cut);
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+	finish(ends[1], WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }

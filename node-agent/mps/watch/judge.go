@@ -15,8 +15,9 @@ import (
 // maxNames bounds the names in a message.
 const maxNames = 8
 
-// judge says what is wrong with a device, and which processes are beside MPS as far as this look alone can tell.
-func judge(d device, s sight, suspects []int) (found []Finding, again []int) {
+// judge says what is wrong with a device, which processes are beside MPS as far as this look alone can tell, and how many of
+// them were so at the look before, too.
+func judge(d device, s sight, suspects []int) (found []Finding, again []int, bypassing int) {
 	add := func(reason, format string, args ...any) {
 		found = append(found, Finding{Device: d.uuid, Reason: reason, Message: d.name + ": " + fmt.Sprintf(format, args...)})
 	}
@@ -26,7 +27,7 @@ func judge(d device, s sight, suspects []int) (found []Finding, again []int) {
 	}
 	if s.away != nil {
 		add(v1alpha1.ReasonMPSDaemonAway, "the MPS daemon does not answer, and what starts now runs without a limit: %v", s.away)
-		return found, nil
+		return found, nil, 0
 	}
 	if len(s.state.Faulty) > 0 {
 		add(v1alpha1.ReasonMPSFault, "a process has broken the MPS server; it takes new ones when the %d that it had are gone",
@@ -36,7 +37,7 @@ func judge(d device, s sight, suspects []int) (found []Finding, again []int) {
 		add(v1alpha1.ReasonMPSFull, "the MPS server has %d clients and takes no more", len(s.state.Clients))
 	}
 	if s.unknown {
-		return found, suspects
+		return found, suspects, 0
 	}
 	var beside []string
 	for _, p := range s.processes {
@@ -52,7 +53,7 @@ func judge(d device, s sight, suspects []int) (found []Finding, again []int) {
 		add(v1alpha1.ReasonMPSBypassed, "processes are on the device that did not reach its MPS server, and run without its limits: %s",
 			names(beside))
 	}
-	return found, again
+	return found, again, len(beside)
 }
 
 // order is that of the reasons, the worst first.

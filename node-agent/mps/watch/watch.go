@@ -50,6 +50,21 @@ type Teller interface {
 	Tell(ctx context.Context, namespace string, pod checkpoint.Pod, eventType, reason, message string) error
 }
 
+// Gauges are the metrics of the devices that are shared by MPS.
+type Gauges interface {
+	MPS(counts []Count)
+}
+
+// Count is what a look has shown of one device, as numbers.
+type Count struct {
+	// Device is its UUID.
+	Device string
+	// Answers is true where its daemon does.
+	Answers bool
+	// Clients are the processes that the daemon holds, Bypassing those on the device that it does not.
+	Clients, Bypassing int
+}
+
 // Report is what the last look has shown.
 type Report struct {
 	// Devices is how many are shared by MPS now.
@@ -72,6 +87,7 @@ type Watcher struct {
 	Holders Holders
 	// Teller tells pods what has become of their MPS.
 	Teller Teller
+	Gauges Gauges
 	// Changed is called when a look shows something else than the one before.
 	Changed func()
 	Log     logr.Logger
@@ -79,7 +95,8 @@ type Watcher struct {
 	// suspects are the processes that were beside MPS at the last look, by device: a process that comes or goes between
 	// two questions is not taken for one.
 	suspects map[string][]int
-	used     bool
+	// idle is true once nothing is shared by MPS and nothing is left of what was.
+	idle bool
 
 	// mu guards what others read.
 	mu     sync.Mutex
@@ -124,24 +141,27 @@ func (w *Watcher) Look(ctx context.Context) error {
 		return fmt.Errorf("reading the prepared claims: %w", err)
 	}
 	devices := devicesOf(recorded)
-	if len(devices) == 0 && !w.used {
+	if len(devices) == 0 && w.idle {
 		return nil
 	}
 	// What the daemons are short of is seen below: this says no more than why.
 	failed := []error{w.Keeper.KeepMPS(ctx)}
-	w.used = len(devices) > 0
+	w.idle = len(devices) == 0 && failed[0] == nil
+	counts := make([]Count, 0, len(devices))
 	report := Report{Devices: len(devices)}
 	suspects, concerned := map[string][]int{}, map[string]concern{}
 	for _, d := range devices {
 		s, err := w.sight(ctx, d, recorded)
 		failed = append(failed, err)
-		found, again := judge(d, s, w.suspects[d.uuid])
+		found, again, bypassing := judge(d, s, w.suspects[d.uuid])
 		suspects[d.uuid] = again
+		counts = append(counts, Count{Device: d.uuid, Answers: s.away == nil, Clients: len(s.state.Clients), Bypassing: bypassing})
 		concerned[d.uuid] = concern{all: d.claims, marked: s.state.Marked}
 		report.Findings = append(report.Findings, found...)
 	}
 	slices.SortStableFunc(report.Findings, worstFirst)
 	w.suspects = suspects
+	w.Gauges.MPS(counts)
 	w.publish(ctx, report, concerned, recorded)
 	return errors.Join(failed...)
 }
@@ -153,14 +173,23 @@ func (w *Watcher) publish(ctx context.Context, report Report, concerned map[stri
 	w.report = report
 	w.mu.Unlock()
 	for _, f := range report.Findings {
-		if !slices.Contains(before.Findings, f) {
-			w.Log.Info("MPS does not hold a device as it should", "device", f.Device, "reason", f.Reason, "message", f.Message)
+		if slices.Contains(before.Findings, f) {
+			continue
+		}
+		w.Log.Info("MPS does not hold a device as it should", "device", f.Device, "reason", f.Reason, "message", f.Message)
+		if !slices.ContainsFunc(before.Findings, f.told) {
 			w.tell(ctx, f, concerned[f.Device], recorded)
 		}
 	}
 	if before.Devices != report.Devices || !slices.Equal(before.Findings, report.Findings) {
 		w.Changed()
 	}
+}
+
+// told is true where pods were told of the finding with an earlier one, although its words may be others. Of daemons that have
+// ended the words are what counts: they name the tenants.
+func (f Finding) told(before Finding) bool {
+	return f.Device == before.Device && f.Reason == before.Reason && f.Reason != v1alpha1.ReasonMPSDaemonEnded
 }
 
 // devicesOf are the devices of prepared claims that MPS holds, each once.

@@ -25,7 +25,11 @@ type outside struct {
 	kept      int
 	changes   int
 	told      []string
+	counts    []Count
+	failKeep  error
 }
+
+func (o *outside) MPS(counts []Count) { o.counts = counts }
 
 func (o *outside) Tell(_ context.Context, namespace string, pod checkpoint.Pod, _, reason, _ string) error {
 	o.told = append(o.told, reason+" "+namespace+"/"+pod.Name)
@@ -38,7 +42,7 @@ func (o *outside) State(context.Context, string) (mps.State, error) { return o.s
 
 func (o *outside) KeepMPS(context.Context) error {
 	o.kept++
-	return nil
+	return o.failKeep
 }
 
 func (o *outside) On(context.Context, string, checkpoint.Claims) ([]holders.Process, error) {
@@ -66,7 +70,7 @@ func newOutside() *outside {
 
 func (o *outside) watcher(t *testing.T) *Watcher {
 	t.Helper()
-	return &Watcher{Records: o, Daemons: o, Keeper: o, Holders: o, Teller: o, Changed: func() { o.changes++ }, Log: testr.New(t)}
+	return &Watcher{Records: o, Daemons: o, Keeper: o, Holders: o, Teller: o, Gauges: o, Changed: func() { o.changes++ }, Log: testr.New(t)}
 }
 
 func TestLook(t *testing.T) {
@@ -171,8 +175,81 @@ func TestWithoutMPSNothingIsDone(t *testing.T) {
 	w := o.watcher(t)
 	whole := shared("a", func(r *checkpoint.Result) { r.MPS = false })
 	o.claims.Claims = map[string]checkpoint.Claim{"a": whole}
-	if err := w.Look(t.Context()); err != nil || o.kept != 0 {
-		t.Errorf("got %v and %d looks at daemons, want none", err, o.kept)
+	for range 3 {
+		if err := w.Look(t.Context()); err != nil || o.kept != 1 {
+			t.Errorf("got %v and %d looks at daemons, want one, for what an earlier agent may have left", err, o.kept)
+		}
+	}
+}
+
+func TestADaemonThatCannotBeStoppedIsTriedAgain(t *testing.T) {
+	o := newOutside()
+	w := o.watcher(t)
+	o.claims.Claims, o.failKeep = nil, errors.New("it does not end")
+	for look := range 3 {
+		if err := w.Look(t.Context()); !errors.Is(err, o.failKeep) || o.kept != look+1 {
+			t.Errorf("got %v and %d looks at daemons after %d", err, o.kept, look+1)
+		}
+	}
+	o.failKeep = nil
+	for range 2 {
+		if err := w.Look(t.Context()); err != nil || o.kept != 4 {
+			t.Errorf("got %v and %d looks at daemons, want one more", err, o.kept)
+		}
+	}
+}
+
+func TestWhatIsToldOfABrokenServerIsToldOnce(t *testing.T) {
+	o := newOutside()
+	w := o.watcher(t)
+	o.state.Faulty = []int{10}
+	for pid := range 5 {
+		o.state.Clients = append(o.state.Clients, 100+pid) // they come and go
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"MPSFault ns/pod-a", "MPSFault ns/pod-b"}, o.told); diff != "" {
+		t.Errorf("told pods differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestDevicesAreCounted(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(o *outside)
+		want   []Count
+	}{
+		{
+			name: "clients, and processes beside them",
+			change: func(o *outside) {
+				o.processes = append(o.processes, holders.Process{PID: 30, GIID: -1}, holders.Process{PID: 31, GIID: -1})
+			},
+			want: []Count{{Device: "GPU-0", Answers: true, Clients: 2, Bypassing: 2}},
+		},
+		{
+			name:   "a daemon that is away",
+			change: func(o *outside) { o.state, o.away = mps.State{}, mps.ErrNoDaemon },
+			want:   []Count{{Device: "GPU-0"}},
+		},
+		{name: "nothing once the last tenant is gone", change: func(o *outside) { o.claims.Claims = nil }, want: []Count{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := newOutside()
+			w := o.watcher(t)
+			if err := w.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(o)
+			for range 2 {
+				if err := w.Look(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, o.counts); diff != "" {
+				t.Errorf("counts differ (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

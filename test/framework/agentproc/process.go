@@ -97,7 +97,11 @@ func (r *Rig) StartToBeKilled(tb testing.TB, n int) *Agent {
 
 func (r *Rig) killArgs(n int) []string {
 	args := []string{"--at", strconv.Itoa(n), "--report", r.path("killat")}
-	for _, dir := range []string{r.path("state"), r.path("shares"), r.path("cdi"), r.Node.State} {
+	under := []string{r.path("state"), r.path("shares"), r.path("cdi"), r.path("mps")}
+	if !r.LeaveHardware {
+		under = append(under, r.Node.State)
+	}
+	for _, dir := range under {
 		args = append(args, "--under", dir)
 	}
 	return append(append(args, "--", r.binaries.Agent), r.flags()...)
@@ -280,20 +284,26 @@ func (a *Agent) Cut(tb testing.TB) (counted int, call string) {
 // Finish ends an agent that was to be killed and was not, as a crash does, and returns the calls counted.
 func (a *Agent) Finish(tb testing.TB) int {
 	tb.Helper()
-	// killat ends with the command's end, which it then reports.
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", a.cmd.Process.Pid, a.cmd.Process.Pid))
-	if err != nil {
-		tb.Fatalf("finding the agent below killat: %v", err)
-	}
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(bytes.SplitN(children, []byte(" "), 2)[0])))
-	if err != nil {
-		tb.Fatalf("finding the agent below killat in %q: %v", children, err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	// killat has a tracer, whose first child is the agent. It ends with the agent's end, which it then reports.
+	agent := firstChild(tb, firstChild(tb, a.cmd.Process.Pid))
+	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
 		tb.Fatalf("ending the agent: %v", err)
 	}
 	counted, _ := a.Cut(tb)
 	return counted
+}
+
+func firstChild(tb testing.TB, pid int) int {
+	tb.Helper()
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		tb.Fatalf("finding the agent below killat: %v", err)
+	}
+	child, err := strconv.Atoi(string(bytes.TrimSpace(bytes.SplitN(children, []byte(" "), 2)[0])))
+	if err != nil {
+		tb.Fatalf("finding the agent below killat in %q: %v", children, err)
+	}
+	return child
 }
 
 // RecoverToBeKilled starts an agent that is killed at the Nth call that changes a file of the node, counted from its very

@@ -36,6 +36,9 @@ type Rig struct {
 	Library string
 	// Flags are given to agents after the others.
 	Flags []string
+	// LeaveHardware has agents not killed at what they do to the hardware, where that is only looked at. Each look counts calls
+	// in the state of the fake, so that a point would be another one each time.
+	LeaveHardware bool
 	// Records are the agent's checkpoint.
 	Records *checkpoint.Store
 

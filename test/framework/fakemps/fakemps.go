@@ -5,11 +5,13 @@ package fakemps
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,21 +22,32 @@ import (
 // answerTime is how long a client may take to get its server.
 const answerTime = 20 * time.Second
 
+// Program is where the program is below a driver root.
+func Program(root string) string { return filepath.Join(root, "usr", "bin", "nvidia-cuda-mps-control") }
+
 // Install puts the program below a driver root, under the real one's name, and returns its path.
 func Install(tb testing.TB, root string) string {
 	tb.Helper()
+	if err := InstallIn(root); err != nil {
+		tb.Fatal(err)
+	}
+	return Program(root)
+}
+
+// InstallIn puts the program below a driver root.
+func InstallIn(root string) error {
 	data, err := built()
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
-	path := filepath.Join(root, "usr", "bin", "nvidia-cuda-mps-control")
+	path := Program(root)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		tb.Fatal(err)
+		return fmt.Errorf("making the program's directory: %w", err)
 	}
 	if err := os.WriteFile(path, data, 0o755); err != nil {
-		tb.Fatal(err)
+		return fmt.Errorf("installing the fake MPS: %w", err)
 	}
-	return path
+	return nil
 }
 
 // built is the program, built once a process. It is static: it runs below roots that have no libraries.
@@ -122,4 +135,25 @@ func Command(tb testing.TB, program, pipe, command string) string {
 		tb.Fatalf("%s: %v\n%s", command, err, out)
 	}
 	return string(out)
+}
+
+// Daemons are the PIDs of the control daemons whose pipe directories are below a directory.
+func Daemons(dir string) ([]int, error) {
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var pids []int
+	for _, path := range environments {
+		environment, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(environment, []byte("CUDA_MPS_PIPE_DIRECTORY="+dir+"/")) {
+			continue // it has ended, or has nothing to do with it
+		}
+		arguments, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		pid, notNumber := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && notNumber == nil && bytes.Contains(arguments, []byte("\x00-f\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
 }

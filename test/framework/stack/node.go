@@ -4,7 +4,9 @@ package stack
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -23,6 +25,8 @@ type Node struct {
 	GPUs  int
 	// MIG is true where MIG mode is on at first.
 	MIG bool
+	// Prepare, where there is one, puts into the node's driver root what a driver may have and the fake one has not.
+	Prepare func(root string) error
 }
 
 // AddNode brings up a node: fake GPUs, the minimal kubelet and the real agent.
@@ -40,8 +44,16 @@ func (s *Stack) AddNode(ctx context.Context, n Node) error {
 		"--node-name={{node}}", "--kubeconfig={{kubeconfig}}", "--driver-root={{driver-root}}", "--dev-root={{driver-root}}",
 		"--state-dir={{dir}}/state", "--share-dir={{dir}}/shares", "--cdi-dir={{cdi}}",
 		"--library="+Path("interceptor", "build", "libsluice.so"),
-		"--plugin-dir={{plugins}}", "--registrar-dir={{registry}}", "--cdi-hook-path="+Path("bin", "nvidia-cdi-hook"), "--sluice-hook-path="+Path("bin", "sluice-cdi-hook"))
-	return s.lab(ctx, args...)
+		"--mps-dir={{kubelet}}/mps", "--mps-cgroup=", "--mps-namespace=",
+		"--plugin-dir={{plugins}}", "--registrar-dir={{registry}}", "--cdi-hook-path="+Path("bin", "nvidia-cdi-hook"),
+		"--sluice-hook-path="+Path("bin", "sluice-cdi-hook"))
+	if err := s.lab(ctx, args...); err != nil {
+		return err
+	}
+	if n.Prepare == nil {
+		return nil
+	}
+	return n.Prepare(filepath.Join(s.nodeDir(n.Name), "driver"))
 }
 
 // RemoveNode takes a node away, with its Node object.
@@ -61,13 +73,28 @@ func (s *Stack) StartAgent(ctx context.Context, node string) error {
 
 // FakeGPU runs a command of the fake GPU's CLI on a node's state and returns its output.
 func (s *Stack) FakeGPU(ctx context.Context, node string, args ...string) (string, error) {
-	args = append([]string{args[0], "--state", filepath.Join(s.Dir, "nodes", node, "gpu.state")}, args[1:]...)
+	args = append([]string{args[0], "--state", filepath.Join(s.nodeDir(node), "gpu.state")}, args[1:]...)
 	out, err := exec.CommandContext(ctx, Path("test", "fakegpu", "build", "fakegpu"), args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("fakegpu %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return string(out), nil
 }
+
+// MPSDir is the directory of a node's MPS daemons.
+func (s *Stack) MPSDir(node string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(s.nodeDir(node), "node.json"))
+	if err != nil {
+		return "", fmt.Errorf("reading the record of node %s: %w", node, err)
+	}
+	var state struct{ Paths struct{ Kubelet string } }
+	if err := json.Unmarshal(data, &state); err != nil {
+		return "", fmt.Errorf("reading the record of node %s: %w", node, err)
+	}
+	return filepath.Join(state.Paths.Kubelet, "mps"), nil
+}
+
+func (s *Stack) nodeDir(name string) string { return filepath.Join(s.Dir, "nodes", name) }
 
 // Poll calls done every 50 ms until it returns true or an error, or the context ends.
 func Poll(ctx context.Context, what string, done func(context.Context) (bool, error)) error {

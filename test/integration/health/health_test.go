@@ -216,7 +216,7 @@ func TestErrorsOfApplicationsCondemnNoGPU(t *testing.T) {
 	w := newWard(t, "apps", 1, false, builders.MakePool("apps"))
 	w.running(w.pod("first", "10Gi"))
 	for i := range 50 {
-		w.fakeGPU("xid", "--gpu", "0", "--xid", []string{"13", "31", "43", "45", "68", "94", "109"}[i%7])
+		w.fakeGPU("xid", "--gpu", "0", "--xid", []string{"13", "31", "43", "45", "68", "69", "94", "109", "137"}[i%9])
 	}
 	w.running(w.pod("second", "10Gi"))
 	w.is(0, v1alpha1.HealthHealthy, v1alpha1.HealthReasonHealthy)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/test/framework/agentproc"
+	"github.com/sluice-gpu/sluice/test/framework/fakemps"
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
 
@@ -22,6 +23,8 @@ type killCase struct {
 	boards  []fakenode.Boards
 	forms   []v1alpha1.GPUDecision
 	results []resourceapi.DeviceRequestAllocationResult
+	// filesOnly is true where nothing is done to the hardware.
+	filesOnly bool
 	// prepared are the instances while it is prepared, and the MIG modes.
 	prepared left
 	released left
@@ -36,6 +39,15 @@ func killCases() []killCase {
 			results:  []resourceapi.DeviceRequestAllocationResult{share("10Gi")},
 			prepared: left{Instances: []string{}, MIGMode: []bool{false}},
 			released: left{Instances: []string{}, MIGMode: []bool{false}},
+		},
+		{
+			name:      "a share by MPS, the first of its device",
+			boards:    []fakenode.Boards{{Board: "h100-80gb", Count: 1}},
+			forms:     []v1alpha1.GPUDecision{byMPS()},
+			results:   []resourceapi.DeviceRequestAllocationResult{share("10Gi")},
+			filesOnly: true,
+			prepared:  left{Instances: []string{}, MIGMode: []bool{false}, Daemons: 1, MPS: 1},
+			released:  left{Instances: []string{}, MIGMode: []bool{false}},
 		},
 		{
 			name:   "two MIG instances on a GPU whose MIG mode is off, beside a device of another driver",
@@ -109,7 +121,7 @@ func TestAgentKilledInUnprepare(t *testing.T) {
 // TestAgentKilledWhileItRecovers kills the agent in the middle of Prepare and then the next one at each change that its
 // start makes.
 func TestAgentKilledWhileItRecovers(t *testing.T) {
-	tc := killCases()[1]
+	tc := killCases()[2]
 	rig, claim := tc.rig(t)
 	middle := tc.middle(t, rig, claim)
 	points := tc.sweep(t, rig, func(n int) bool {
@@ -152,6 +164,9 @@ func (tc killCase) rig(t *testing.T) (*agentproc.Rig, *resourceapi.ResourceClaim
 	t.Helper()
 	rig := agentproc.New(t, fakenode.New(t, tc.boards...))
 	rig.Publish(t, tc.forms...)
+	rig.LeaveHardware = tc.filesOnly
+	fakemps.Install(t, rig.Node.Root)
+	t.Cleanup(func() { endDaemons(t, rig) })
 	return rig, rig.Allocate("claim", tc.results...)
 }
 

@@ -6,6 +6,7 @@ package nodeagent_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/test/framework/agentproc"
+	"github.com/sluice-gpu/sluice/test/framework/fakemps"
 	"github.com/sluice-gpu/sluice/test/framework/fakenode"
 )
 
@@ -72,6 +74,8 @@ type left struct {
 	Specs     int
 	Instances []string
 	MIGMode   []bool
+	// Daemons counts those of MPS, and MPS the devices that have files of one.
+	Daemons, MPS int
 }
 
 func leftOn(t *testing.T, rig *agentproc.Rig) left {
@@ -82,7 +86,13 @@ func leftOn(t *testing.T, rig *agentproc.Rig) left {
 	}
 	l := left{
 		Claims: map[string]checkpoint.State{}, Shares: rig.Names(t, "shares"), Specs: len(rig.Names(t, "cdi")), Instances: []string{},
+		MPS: len(rig.Names(t, "mps")),
 	}
+	daemons, err := fakemps.Daemons(filepath.Join(rig.Dir, "mps"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Daemons = len(daemons)
 	for uid, claim := range claims.Claims {
 		l.Claims[uid] = claim.State
 	}

@@ -59,11 +59,7 @@ func daemon(t *testing.T, rig *agentproc.Rig) int {
 func TestMPSDaemonsOutliveTheAgent(t *testing.T) {
 	rig := agentproc.New(t, fakenode.New(t, fakenode.Boards{Board: "h100-80gb", Count: 1}))
 	program := fakemps.Install(t, rig.Node.Root)
-	t.Cleanup(func() {
-		if pid := daemon(t, rig); pid > 0 {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-	})
+	t.Cleanup(func() { endDaemons(t, rig) })
 	rig.Publish(t, byMPS())
 	second := share("20Gi")
 	second.ShareID = ptr.To(types.UID("second-share"))
@@ -114,6 +110,18 @@ func TestMPSDaemonsOutliveTheAgent(t *testing.T) {
 	}
 	if status := agent.Stop(); status != 0 {
 		t.Errorf("the agent ended with %d", status)
+	}
+}
+
+// endDaemons ends what a test that failed has left of MPS.
+func endDaemons(t *testing.T, rig *agentproc.Rig) {
+	t.Helper()
+	pids, err := fakemps.Daemons(filepath.Join(rig.Dir, "mps"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 }
 

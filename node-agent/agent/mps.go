@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
+)
+
+// mpsMetrics are of the devices that are shared by MPS, by UUID. A device has none once its last tenant is gone.
+type mpsMetrics struct{ daemons, clients, bypassing *prometheus.GaugeVec }
+
+func newMPSMetrics() mpsMetrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"device"})
+	}
+	return mpsMetrics{
+		daemons:   gauge("sluice_agent_mps_daemon", "1 where the MPS daemon of a device answers, 0 where it should and does not, by the device's UUID."),
+		clients:   gauge("sluice_agent_mps_clients", "Processes that the MPS daemon of a device holds, by the device's UUID."),
+		bypassing: gauge("sluice_agent_mps_bypassing_processes", "Processes on a device that is shared by MPS which its daemon does not hold, by the device's UUID."),
+	}
+}
+
+func (m mpsMetrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.daemons, m.clients, m.bypassing}
+}
+
+// MPS says what was seen of the devices that are shared by MPS, which are all there are.
+func (m *Metrics) MPS(counts []watch.Count) {
+	for _, g := range []*prometheus.GaugeVec{m.mps.daemons, m.mps.clients, m.mps.bypassing} {
+		g.Reset()
+	}
+	for _, c := range counts {
+		answers := 0.0
+		if c.Answers {
+			answers = 1
+		}
+		m.mps.daemons.WithLabelValues(c.Device).Set(answers)
+		m.mps.clients.WithLabelValues(c.Device).Set(float64(c.Clients))
+		m.mps.bypassing.WithLabelValues(c.Device).Set(float64(c.Bypassing))
+	}
+}
+
+var _ watch.Gauges = &Metrics{}
