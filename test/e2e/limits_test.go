@@ -27,7 +27,7 @@ func TestAContainerIsHeld(t *testing.T) {
 	}{
 		{name: "a process is held", command: []string{"/bin/tenant"}},
 		{name: "a process without an environment is held", command: []string{"/bin/env", "-i", "/bin/tenant"}},
-		{name: "a process of another user is held", command: []string{"/bin/su", "tenant", "-c", `/bin/tenant "$@"`, "sh"}},
+		{name: "a process of another user is held", command: []string{"/bin/su", "tenant", "-c", `/bin/tenant "$@"`, "--", "sh"}},
 		{name: "a process in a root of its own, of the same files, is held", command: []string{"/bin/chroot", "/", "/bin/tenant"}},
 		{name: "a child of a shell is held", command: []string{"/bin/sh", "-c", `/bin/tenant "$@"; exit`, "sh"}},
 	} {

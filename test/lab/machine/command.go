@@ -68,7 +68,7 @@ func Reboot(ctx context.Context, lab cluster.Dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := state.stop(0); err != nil {
+	if err := state.stop(); err != nil {
 		return err
 	}
 	if err := state.Spec.GPUs.Reboot(ctx, state.Dir.GPUState()); err != nil {
@@ -167,6 +167,9 @@ func Command(ctx context.Context, lab cluster.Dir, name string, args ...string) 
 	if state.Init == nil || !state.Init.Alive() {
 		return nil, fmt.Errorf("the machine %s does not run", name)
 	}
-	enter := []string{"--target", strconv.Itoa(state.Init.PID), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}
-	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...), nil
+	enter := []string{"--target", strconv.Itoa(state.Init.PID), "--mount", "--uts", "--ipc", "--net"}
+	if !state.Spec.HostPIDs {
+		enter = append(enter, "--pid")
+	}
+	return exec.CommandContext(ctx, "nsenter", append(append(enter, "--"), args...)...), nil
 }

@@ -66,7 +66,7 @@ BinaryName = %q
 func kubeletConfig(s *State, authority string) any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"cgroupDriver": "cgroupfs", "cgroupRoot": s.cgroup(), "failCgroupV1": false,
+		"cgroupDriver": "cgroupfs", "cgroupRoot": s.podsCgroup(), "failCgroupV1": false,
 		"failSwapOn": false, "containerRuntimeEndpoint": "unix://" + containerdSocket,
 		// The host's disk is not the machine's to run out of.
 		"evictionHard":                map[string]string{"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
@@ -173,6 +173,9 @@ func writeConfigs(ctx context.Context, s *State, authority string) error {
 	if err := writeJSON(s.Dir.path("cni", "10-pods.conflist"), networkConfig(s.Spec)); err != nil {
 		return err
 	}
+	if err := makeStateDisk(ctx, s); err != nil {
+		return err
+	}
 	pause := image.Spec{
 		Name: PauseImage, Files: map[string]string{"/pause": filepath.Join(s.Spec.Runtime, binaries.Pause)}, Entrypoint: []string{"/pause"},
 	}
@@ -180,4 +183,16 @@ func writeConfigs(ctx context.Context, s *State, authority string) error {
 		return fmt.Errorf("writing the image of pods' namespaces: %w", err)
 	}
 	return writeBaseSpec(ctx, s)
+}
+
+// makeStateDisk makes the disk of Sluice's state, in a file.
+func makeStateDisk(ctx context.Context, s *State) error {
+	if s.Spec.StateDisk == 0 {
+		return nil
+	}
+	size := fmt.Sprintf("%dM", s.Spec.StateDisk)
+	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-m", "0", s.Dir.stateDisk(), size).CombinedOutput(); err != nil {
+		return fmt.Errorf("making the disk of Sluice's state: %w\n%s", err, out)
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -20,7 +21,10 @@ import (
 
 // namespaces are the process attributes of a machine's first process.
 func namespaces(s Spec) *syscall.SysProcAttr {
-	flags := uintptr(syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC)
+	flags := uintptr(syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC)
+	if !s.HostPIDs {
+		flags |= syscall.CLONE_NEWPID
+	}
 	if !s.HostNetwork {
 		flags |= syscall.CLONE_NEWNET
 	}
@@ -28,7 +32,7 @@ func namespaces(s Spec) *syscall.SysProcAttr {
 }
 
 // Init is a machine's first process: it makes the machine out of its namespaces, starts the supervisor, and takes in the
-// processes that lose their parents. With it all others end.
+// processes that lose their parents. With it all others end, where the PID namespace is the machine's own.
 func Init(lab cluster.Dir, name string) error {
 	state, err := Load(lab, name)
 	if err != nil {
@@ -36,6 +40,9 @@ func Init(lab cluster.Dir, name string) error {
 	}
 	if err := boot(state); err != nil {
 		return fmt.Errorf("booting %s: %w", name, err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the parent of orphans: %w", err)
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"lab", "machine", "supervise", "--dir", string(lab), "--name", name},
 		&syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
@@ -75,7 +82,7 @@ func boot(s *State) error {
 	if err := addresses(s.Spec); err != nil {
 		return err
 	}
-	return makeCgroups("/sys/fs/cgroup", s.cgroup())
+	return makeCgroups(cgroupRoot, s)
 }
 
 // writeBootID writes the id of a new boot, as the kernel would show it.
@@ -117,8 +124,10 @@ func mountAll(s *State) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the host's mounts: %w", err)
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mounting /proc: %w", err)
+	if !s.Spec.HostPIDs {
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("mounting /proc: %w", err)
+		}
 	}
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting /run: %w", err)
@@ -135,6 +144,11 @@ func mountAll(s *State) error {
 	} {
 		if err := bind(s.Dir.path(own), inside); err != nil {
 			return err
+		}
+	}
+	if s.Spec.StateDisk > 0 {
+		if out, err := exec.Command("mount", "-o", "loop", s.Dir.stateDisk(), "/var/lib/sluice").CombinedOutput(); err != nil {
+			return fmt.Errorf("mounting the disk of Sluice's state: %w\n%s", err, out)
 		}
 	}
 	if err := bind(s.Dir.bootID(), bootIDFile); err != nil {

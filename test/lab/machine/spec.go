@@ -40,6 +40,10 @@ type Spec struct {
 	GPUs node.GPUs `json:"gpus"`
 	// HostNetwork leaves the machine in the host's network.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// HostPIDs leaves the machine's processes in the host's PID namespace, where a real driver names them.
+	HostPIDs bool `json:"hostPIDs,omitempty"`
+	// StateDisk is the size in MiB of a disk of its own for Sluice's state, which can be filled; 0: the host's disk has room.
+	StateDisk int `json:"stateDisk,omitempty"`
 	// NodeIP is the node's address.
 	NodeIP string `json:"nodeIP"`
 }
@@ -95,14 +99,19 @@ func (d Dir) dial() string       { return d.path("dial.sock") }
 func (d Dir) control() string    { return d.path("control.sock") }
 func (d Dir) kubeconfig() string { return d.path("kubelet.kubeconfig") }
 func (d Dir) bootID() string     { return d.path("boot_id") }
+func (d Dir) stateDisk() string  { return d.path("state.img") }
 func (d Dir) pause() string      { return d.path("pause.tar") }
 
-// cgroup is the machine's cgroup, the same in every hierarchy and no other machine's.
+// cgroup is the machine's cgroup, the same in every hierarchy and no other machine's. Below it are two: one of the pods, and
+// one of the machine's own programs.
 func (s *State) cgroup() string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(s.Dir))
 	return fmt.Sprintf("/sluice-lab-%016x", sum.Sum64())
 }
+
+func (s *State) podsCgroup() string { return s.cgroup() + "/pods" }
+func (s *State) ownCgroup() string  { return s.cgroup() + "/system" }
 
 func machines(lab cluster.Dir) string { return filepath.Join(string(lab), "machines") }
 

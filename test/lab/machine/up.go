@@ -240,7 +240,7 @@ func (s *State) tails() string {
 
 // remove ends a machine and removes what is its own.
 func remove(ctx context.Context, client kubernetes.Interface, s *State, object bool) error {
-	if err := s.stop(0); err != nil {
+	if err := s.stop(); err != nil {
 		return err
 	}
 	if object {
@@ -255,19 +255,13 @@ func remove(ctx context.Context, client kubernetes.Interface, s *State, object b
 	return nil
 }
 
-// stop ends all processes of the machine, at once or, with a grace, its programs first. Containers get no time: what they
-// hold is the machine's, and goes with it.
-func (s *State) stop(grace time.Duration) error {
+// stop ends all processes of the machine at once. Containers get no time: what they hold is the machine's, and goes with it.
+func (s *State) stop() error {
 	if s.Init == nil {
 		return nil
 	}
-	stop := s.Init.Stop
-	if grace == 0 {
-		if err := s.Init.Kill(); err != nil {
-			return fmt.Errorf("cutting the machine off: %w", err)
-		}
-	} else if err := stop(grace); err != nil {
-		return fmt.Errorf("stopping the machine: %w", err)
+	if err := s.Init.Kill(); err != nil {
+		return fmt.Errorf("cutting the machine off: %w", err)
 	}
-	return removeCgroups("/sys/fs/cgroup", s.cgroup())
+	return clearCgroups(cgroupRoot, s.cgroup(), time.Minute)
 }

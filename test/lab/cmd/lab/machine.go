@@ -45,6 +45,8 @@ func machineUpCommand() *cobra.Command {
 	images := flags.StringArray("image", nil, "archive of images to import before the node is ready; may be repeated")
 	network := flags.String("network", "bridge", "the machine's network: bridge, a network of its own, or host, the host's")
 	flags.StringVar(&spec.NodeIP, "node-ip", "", "the node's address; needed with the host's network")
+	flags.BoolVar(&spec.HostPIDs, "host-pids", false, "leave the machine's processes in the host's PID namespace, as a real driver names them")
+	flags.IntVar(&spec.StateDisk, "state-disk", 0, "size in MiB of a disk of its own for /var/lib/sluice, to be filled; 0: none")
 	timeout := flags.Duration("timeout", 2*time.Minute, "how long the start may take")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, name, err := args()
