@@ -128,6 +128,17 @@ test-chart: lab ## Test chart and images: values, that config/ says the same, wh
 test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).
 	$(GO) test -count=1 -p 2 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
 
+.PHONY: test-images
+test-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
+	$(MAKE) -C test/e2e/images LAB=$(abspath $(BIN))/lab
+
+.PHONY: test-e2e
+test-e2e: images test-images ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
+	@[[ $$(id -u) == 0 ]] || { echo "make test-e2e needs root: its nodes are namespaces, mounts and containers" >&2; exit 1; }
+	hack/helm.sh >/dev/null
+	$(BIN)/lab build --machines >/dev/null
+	$(GO) test -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
+
 .PHONY: bench
 bench: build fakegpu lab ## Run the benchmarks behind docs/benchmarks.md (BENCH=regexp).
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $$($(GO) list ./... | grep -v /test/demo)

@@ -11,6 +11,11 @@ import "embed"
 //go:embed go.mod go.sum cmd/cluster/main.go
 var Source embed.FS
 
+// Pause is the source of the program that holds a pod's namespaces. It needs no module.
+//
+//go:embed cmd/pause/main.go
+var Pause []byte
+
 // ClusterPackage is the multi-call binary's package, relative to the module root.
 const ClusterPackage = "./cmd/cluster"
 

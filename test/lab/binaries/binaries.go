@@ -14,24 +14,27 @@ import (
 	"strings"
 )
 
-// The programs of a control plane.
+// The programs of a control plane, and the kubelet.
 const (
 	Etcd              = "etcd"
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubectl           = "kubectl"
+	Kubelet           = "kubelet"
 )
 
 // Names lists all programs.
 func Names() []string {
-	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kubectl}
+	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kubectl, Kubelet}
 }
 
-// Check says which programs a directory lacks.
-func Check(dir string) error {
+// Check says which programs of a control plane a directory lacks.
+func Check(dir string) error { return check(dir, Names()) }
+
+func check(dir string, names []string) error {
 	var missing []string
-	for _, name := range Names() {
+	for _, name := range names {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
 			missing = append(missing, name)

@@ -58,7 +58,7 @@ func TestLdflagsNameTheVersion(t *testing.T) {
 
 func TestGivenDirectory(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
+	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler, Kubelet} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,8 @@ type Options struct {
 	QPS int
 	// Audit writes all requests, without bodies, to logs/audit.log.
 	Audit bool
+	// Machines lets the API server reach machines, whose networks are their own.
+	Machines bool
 }
 
 // serviceRange holds the addresses of Services. Nothing routes them; the API server wants one.
@@ -95,6 +97,15 @@ func apiServerArgs(o Options, ports Ports) []string {
 	if o.Audit {
 		args = append(args, "--audit-policy-file="+o.Dir.path("audit-policy.yaml"), "--audit-log-path="+filepath.Join(o.Dir.logs(), "audit.log"))
 	}
+	if o.Machines {
+		args = append(args, "--egress-selector-config-file="+o.Dir.EgressConfig(),
+			// Webhooks are called at their pods' addresses: no Service's own address leads anywhere.
+			"--enable-aggregator-routing=true",
+			"--kubelet-client-certificate="+filepath.Join(certs, kubeletClient+".crt"),
+			"--kubelet-client-key="+filepath.Join(certs, kubeletClient+".key"),
+			"--kubelet-preferred-address-types=InternalIP",
+		)
+	}
 	return args
 }
 
@@ -134,3 +145,17 @@ omitStages: [RequestReceived]
 rules:
 - level: Metadata
 `
+
+// egressConfig sends what the API server has to say to nodes, pods and Services through the relay.
+func egressConfig(socket string) string {
+	return fmt.Sprintf(`apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      uds:
+        udsName: %q
+`, socket)
+}

@@ -43,7 +43,7 @@ func Down(dir Dir, keepLogs bool) error {
 
 // removeFiles removes what a lab made, by name: the directory may be the caller's and hold other things.
 func removeFiles(dir Dir, keepLogs bool) error {
-	names := []string{"state.json", "state.json.new", "kubeconfig", "audit-policy.yaml", "certs", "etcd", "nodes"}
+	names := []string{"state.json", "state.json.new", "kubeconfig", "audit-policy.yaml", "egress.yaml", "egress.sock", "relay.sock", "certs", "etcd", "nodes", "machines"}
 	if !keepLogs {
 		names = append(names, "logs")
 	}

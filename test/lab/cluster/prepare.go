@@ -16,6 +16,9 @@ import (
 // AdminName is the administrator's user name, and the name of their certificate's files.
 const AdminName = "lab-admin"
 
+// kubeletClient names the files of the certificate by which kubelets know the API server.
+const kubeletClient = "kubelet-client"
+
 // prepare makes all files of a fresh lab and returns its state, with nothing started.
 func prepare(o Options, now time.Time) (*State, error) {
 	free, err := process.FreePorts(5)
@@ -34,6 +37,11 @@ func prepare(o Options, now time.Time) (*State, error) {
 	if o.Audit {
 		if err := os.WriteFile(o.Dir.path("audit-policy.yaml"), []byte(auditPolicy), 0o644); err != nil {
 			return nil, fmt.Errorf("writing the audit policy: %w", err)
+		}
+	}
+	if o.Machines {
+		if err := os.WriteFile(o.Dir.EgressConfig(), []byte(egressConfig(o.Dir.EgressSocket())), 0o644); err != nil {
+			return nil, fmt.Errorf("writing the egress configuration: %w", err)
 		}
 	}
 	return state, nil
@@ -57,6 +65,13 @@ func writeIdentities(dir Dir, server string, now time.Time) error {
 		}
 	}
 	if err := writeFrontProxy(dir, now); err != nil {
+		return err
+	}
+	client, err := authority.Client("kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return err
+	}
+	if err := client.Write(dir.Certs(), kubeletClient); err != nil {
 		return err
 	}
 	key, err := certs.SigningKey()

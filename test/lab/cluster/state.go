@@ -95,6 +95,12 @@ func (d Dir) Certs() string { return d.path("certs") }
 // Nodes is the directory of the simulated nodes.
 func (d Dir) Nodes() string { return d.path("nodes") }
 
+// EgressSocket is what the API server reaches machines through.
+func (d Dir) EgressSocket() string { return d.path("egress.sock") }
+
+// EgressConfig is the file that is there where the lab was brought up for machines.
+func (d Dir) EgressConfig() string { return d.path("egress.yaml") }
+
 func (d Dir) kubeconfig() string { return d.path("kubeconfig") }
 func (d Dir) state() string      { return d.path("state.json") }
 func (d Dir) logs() string       { return d.path("logs") }

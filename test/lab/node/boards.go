@@ -31,49 +31,58 @@ func ParseBoard(text string) (Board, error) {
 	return board, nil
 }
 
-// fakeGPUArgs lists the calls of fakegpu that make a node's GPUs: create for the first board, add for each further one,
-// and the driver root once all are there.
-func fakeGPUArgs(spec Spec, paths Paths) [][]string {
-	calls := make([][]string, 0, len(spec.Boards)+1)
-	for i, board := range spec.Boards {
+// calls lists the calls of fakegpu that make the GPUs: create for the first board, add for each further one, and the driver
+// root once all are there.
+func (g GPUs) calls(state, driverRoot string) [][]string {
+	calls := make([][]string, 0, len(g.Boards)+1)
+	for i, board := range g.Boards {
 		verb := "add"
 		if i == 0 {
 			verb = "create"
 		}
-		call := []string{verb, "--state", paths.GPUState, "--board", board.Name, "--gpus", strconv.Itoa(board.GPUs), "--mig", board.MIG}
+		call := []string{verb, "--state", state, "--board", board.Name, "--gpus", strconv.Itoa(board.GPUs), "--mig", board.MIG}
 		if i == 0 {
-			call = append(call, "--seed", spec.Seed)
-			if spec.Driver != "" {
-				call = append(call, "--driver", spec.Driver)
+			call = append(call, "--seed", g.Seed)
+			if g.Driver != "" {
+				call = append(call, "--driver", g.Driver)
 			}
 		}
 		calls = append(calls, call)
 	}
-	return append(calls, []string{"root", "--state", paths.GPUState, "--root", paths.DriverRoot})
+	return append(calls, []string{"root", "--state", state, "--root", driverRoot})
 }
 
-func makeGPUs(ctx context.Context, spec Spec, paths Paths) error {
-	if spec.FakeGPU == "" {
-		if len(spec.Boards) > 0 {
+// Make makes the GPUs, in a state file, and their driver's root.
+func (g GPUs) Make(ctx context.Context, state, driverRoot string) error {
+	if g.FakeGPU == "" {
+		if len(g.Boards) > 0 {
 			return errors.New("boards need the fakegpu program")
 		}
 		return nil
 	}
-	if len(spec.Boards) == 0 {
+	if len(g.Boards) == 0 {
 		return errors.New("fakegpu needs at least one board")
 	}
-	for _, args := range fakeGPUArgs(spec, paths) {
-		if err := fakeGPU(ctx, spec, args...); err != nil {
+	for _, args := range g.calls(state, driverRoot) {
+		if err := g.run(ctx, args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fakeGPU(ctx context.Context, spec Spec, args ...string) error {
-	output, err := exec.CommandContext(ctx, spec.FakeGPU, args...).CombinedOutput()
+// Reboot does to the GPUs what a reboot of their node does.
+func (g GPUs) Reboot(ctx context.Context, state string) error {
+	if g.FakeGPU == "" {
+		return nil
+	}
+	return g.run(ctx, "reboot", "--state", state)
+}
+
+func (g GPUs) run(ctx context.Context, args ...string) error {
+	output, err := exec.CommandContext(ctx, g.FakeGPU, args...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", spec.FakeGPU, strings.Join(args, " "), err, output)
+		return fmt.Errorf("%s %s: %w\n%s", g.FakeGPU, strings.Join(args, " "), err, output)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-gpu/sluice/test/lab/children"
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
 	"github.com/sluice-gpu/sluice/test/lab/kubelet"
 )
@@ -21,7 +22,7 @@ func Kill(ctx context.Context, lab cluster.Dir, name, which string, sig syscall.
 	if err != nil {
 		return err
 	}
-	return newControl(state.Paths.Control).kill(ctx, which, sig)
+	return children.NewControl(state.Paths.Control).Kill(ctx, which, sig)
 }
 
 // Start starts one of a node's processes again, as it was started first; the agent gets a fresh token.
@@ -31,7 +32,7 @@ func Start(ctx context.Context, lab cluster.Dir, name, which string, wait Wait) 
 		return err
 	}
 	want := awaited{processes: []string{which}, driver: wait.Driver, since: time.Now()}
-	if status, err := newControl(state.Paths.Control).status(ctx); err == nil && status[which].Running {
+	if status, err := children.NewControl(state.Paths.Control).Status(ctx); err == nil && status[which].Running {
 		return nil
 	}
 	if which == Agent {
@@ -43,7 +44,7 @@ func Start(ctx context.Context, lab cluster.Dir, name, which string, wait Wait) 
 	if err != nil {
 		return err
 	}
-	if err := newControl(state.Paths.Control).start(ctx, which); err != nil {
+	if err := children.NewControl(state.Paths.Control).Start(ctx, which); err != nil {
 		return fmt.Errorf("starting the %s of %s: %w", which, name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait.Timeout)
@@ -65,10 +66,8 @@ func Reboot(ctx context.Context, lab cluster.Dir, name string, wait Wait) error 
 			return fmt.Errorf("cutting %s off: %w", name, err)
 		}
 	}
-	if state.Spec.FakeGPU != "" {
-		if err := fakeGPU(ctx, state.Spec, "reboot", "--state", state.Paths.GPUState); err != nil {
-			return err
-		}
+	if err := state.Spec.GPUs.Reboot(ctx, state.Paths.GPUState); err != nil {
+		return err
 	}
 	if err := errors.Join(empty(state.Paths.Run), removeSockets(state.Paths.Registry)); err != nil {
 		return fmt.Errorf("clearing what a boot clears: %w", err)
@@ -87,7 +86,7 @@ type Status struct {
 	State
 
 	// Processes are the supervisor's children; empty if the supervisor does not answer.
-	Processes map[string]ChildStatus `json:"processes,omitempty"`
+	Processes map[string]children.Status `json:"processes,omitempty"`
 	// Drivers are those registered with the kubelet.
 	Drivers []kubelet.Driver `json:"drivers"`
 }
@@ -101,7 +100,7 @@ func Describe(ctx context.Context, lab cluster.Dir, name string) (*Status, error
 	status := &Status{State: *state}
 	status.Drivers, _ = registered(state)
 	if state.Supervisor != nil && state.Supervisor.Alive() {
-		status.Processes, err = newControl(state.Paths.Control).status(ctx)
+		status.Processes, err = children.NewControl(state.Paths.Control).Status(ctx)
 	}
 	return status, err
 }

@@ -4,15 +4,13 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/sluice-gpu/sluice/test/lab/children"
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
-	"github.com/sluice-gpu/sluice/test/lab/process"
 )
 
 // supervisorGrace covers the graces of its children.
@@ -70,20 +68,5 @@ func stop(state *State) error {
 			return fmt.Errorf("stopping the supervisor of %s: %w", state.Spec.Name, err)
 		}
 	}
-	content, err := os.ReadFile(filepath.Join(state.Paths.Dir, childrenFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the processes of %s: %w", state.Spec.Name, err)
-	}
-	var children []process.Identity
-	if err := json.Unmarshal(content, &children); err != nil {
-		return fmt.Errorf("reading the processes of %s: %w", state.Spec.Name, err)
-	}
-	var errs []error
-	for _, child := range children {
-		errs = append(errs, child.Stop(childGrace))
-	}
-	return errors.Join(errs...)
+	return children.StopRecorded(filepath.Join(state.Paths.Dir, childrenFile))
 }

@@ -11,25 +11,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/test/lab/certs"
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
 )
-
-// adminClient speaks as the lab's administrator.
-func adminClient(lab *cluster.State) (kubernetes.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", lab.Kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the lab's kubeconfig: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return client, nil
-}
 
 // writeKubeletIdentity makes the kubelet the node that it says it is, with a node's rights and no others.
 func writeKubeletIdentity(dir cluster.Dir, lab *cluster.State, spec Spec, paths Paths, now time.Time) error {

@@ -33,10 +33,10 @@ func TestParseBoard(t *testing.T) {
 	}
 }
 
-func TestFakeGPUArgs(t *testing.T) {
-	spec := Spec{Seed: "s", Driver: "580.1", Boards: []Board{{Name: "h100-80gb", GPUs: 2, MIG: "off"}, {Name: "a100-80gb", GPUs: 1, MIG: "on"}}}
+func TestGPUCalls(t *testing.T) {
+	gpus := GPUs{Seed: "s", Driver: "580.1", Boards: []Board{{Name: "h100-80gb", GPUs: 2, MIG: "off"}, {Name: "a100-80gb", GPUs: 1, MIG: "on"}}}
 	var got []string
-	for _, call := range fakeGPUArgs(spec, Paths{GPUState: "F", DriverRoot: "R"}) {
+	for _, call := range gpus.calls("F", "R") {
 		got = append(got, strings.Join(call, " "))
 	}
 	want := []string{

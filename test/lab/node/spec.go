@@ -29,12 +29,8 @@ type Board struct {
 	MIG string `json:"mig"`
 }
 
-// Spec says what a node is. It is recorded, so that later commands start the same again.
-type Spec struct {
-	// Name is the node's name.
-	Name string `json:"name"`
-	// Labels are the Node's, beyond the usual ones.
-	Labels map[string]string `json:"labels,omitempty"`
+// GPUs are a node's fake GPUs.
+type GPUs struct {
 	// FakeGPU is the fakegpu program; empty means a node without GPUs.
 	FakeGPU string `json:"fakegpu,omitempty"`
 	// Boards are its GPUs, in the order of their index.
@@ -43,6 +39,16 @@ type Spec struct {
 	Seed string `json:"seed,omitempty"`
 	// Driver is the version that the fake driver reports; empty means fakegpu's default.
 	Driver string `json:"driver,omitempty"`
+}
+
+// Spec says what a node is. It is recorded, so that later commands start the same again.
+type Spec struct {
+	GPUs
+
+	// Name is the node's name.
+	Name string `json:"name"`
+	// Labels are the Node's, beyond the usual ones.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Agent is the agent's command with placeholders; empty means no agent.
 	Agent []string `json:"agent,omitempty"`
 	// AgentEnv is what the agent's environment holds beyond the usual.

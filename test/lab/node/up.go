@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sluice-gpu/sluice/test/lab/children"
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
 	"github.com/sluice-gpu/sluice/test/lab/kubelet"
 	"github.com/sluice-gpu/sluice/test/lab/process"
@@ -36,7 +37,7 @@ func Up(ctx context.Context, lab cluster.Dir, spec Spec, wait Wait) (*State, err
 	if err != nil {
 		return nil, err
 	}
-	client, err := adminClient(labState)
+	client, err := labState.Admin()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (s *State) makeFiles(ctx context.Context) error {
 	if _, err := substitute(append(slices.Clone(s.Spec.Agent), s.Spec.AgentEnv...), s.values()); err != nil {
 		return err
 	}
-	if err := makeGPUs(ctx, s.Spec, s.Paths); err != nil {
+	if err := s.Spec.Make(ctx, s.Paths.GPUState, s.Paths.DriverRoot); err != nil {
 		return fmt.Errorf("making the fake GPUs: %w", err)
 	}
 	return s.save()
@@ -143,7 +144,7 @@ func waitsFor(ctx context.Context, state *State, want awaited) (string, error) {
 	if !state.Supervisor.Alive() {
 		return "", fmt.Errorf("the node's supervisor ended; the ends of its logs:\n%s", tails(state))
 	}
-	statuses, err := newControl(state.Paths.Control).status(ctx)
+	statuses, err := children.NewControl(state.Paths.Control).Status(ctx)
 	if err != nil {
 		return "the node's supervisor does not answer", nil //nolint:nilerr // it is asked again
 	}
@@ -202,7 +203,7 @@ func reach(lab cluster.Dir, name string) (*cluster.State, *State, kubernetes.Int
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	client, err := adminClient(labState)
+	client, err := labState.Admin()
 	if err != nil {
 		return nil, nil, nil, err
 	}

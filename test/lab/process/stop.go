@@ -53,6 +53,31 @@ func (id Identity) Stop(grace time.Duration) error {
 	return fmt.Errorf("process %d does not end, even when killed", id.PID)
 }
 
+// Kill ends the process without a word to it, and returns once it has ended.
+func (id Identity) Kill() error {
+	fd, err := id.open()
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := send(fd, id.PID, syscall.SIGKILL); errors.Is(err, ErrGone) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	ended, err := awaitEnd(fd, time.Minute)
+	if err != nil {
+		return fmt.Errorf("waiting for process %d to end: %w", id.PID, err)
+	}
+	if !ended {
+		return fmt.Errorf("process %d does not end, even when killed", id.PID)
+	}
+	return nil
+}
+
 // open returns a descriptor of the process. It is opened before the start time is compared: from then on it can only
 // mean the process compared, whatever happens to the PID.
 func (id Identity) open() (int, error) {

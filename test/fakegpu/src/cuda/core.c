@@ -35,9 +35,7 @@ static void after_fork_child(void) {
 }
 
 static cu_result open_state(void) {
-    const char *path = getenv("FAKEGPU_STATE");
-    if (path == NULL || *path == '\0') return CU_NO_DEVICE;
-    switch (fg_open(&library.db, path)) {
+    switch (fg_open(&library.db, fg_state_path())) {
     case 0: return CU_SUCCESS;
     case -EPROTO: return CU_SYSTEM_DRIVER_MISMATCH;
     default: return CU_NO_DEVICE;

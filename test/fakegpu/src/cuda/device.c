@@ -81,8 +81,7 @@ CU_API cu_result cuDriverGetVersion(int *version) {
     }
     // It may be asked before cuInit: look into the file for the time of the call.
     struct fg_db db;
-    const char *path = getenv("FAKEGPU_STATE");
-    if (path == NULL || fg_open(&db, path) != 0) return CU_NO_DEVICE;
+    if (fg_open(&db, fg_state_path()) != 0) return CU_NO_DEVICE;
     *version = fg_cuda_version(db.state->driver);
     fg_close(&db);
     return CU_SUCCESS;

@@ -38,9 +38,7 @@ static void register_fork_handlers(void) { pthread_atfork(before_fork, after_for
 struct fg_db *nv_library_db(void) { return __atomic_load_n(&opened, __ATOMIC_ACQUIRE); }
 
 static nv_return open_state(void) {
-    const char *path = getenv("FAKEGPU_STATE");
-    if (path == NULL || *path == '\0') return NV_DRIVER_NOT_LOADED;
-    switch (fg_open(&database, path)) {
+    switch (fg_open(&database, fg_state_path())) {
     case 0: return NV_SUCCESS;
     case -EPROTO: return NV_LIB_RM_VERSION_MISMATCH;
     case -EACCES: return NV_NO_PERMISSION;

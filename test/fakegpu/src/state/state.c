@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,6 +39,11 @@ static int check(int fd) {
     if (fstat(fd, &info) < 0) return -errno;
     if (!S_ISREG(info.st_mode) || info.st_size != (off_t)FILE_SIZE) return -EPROTO;
     return 0;
+}
+
+const char *fg_state_path(void) {
+    const char *path = getenv("FAKEGPU_STATE");
+    return path == NULL || *path == '\0' ? FG_STATE_PATH : path;
 }
 
 int fg_open(struct fg_db *db, const char *path) {

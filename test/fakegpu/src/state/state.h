@@ -162,6 +162,10 @@ struct fg_db {
     pthread_mutex_t mutex; // threads of this process; the kernel's lock is for processes
 };
 
+// Where the state lies for programs whose environment names none in FAKEGPU_STATE: a real driver needs no variable either.
+#define FG_STATE_PATH "/run/fakegpu/state"
+const char *fg_state_path(void);
+
 // All functions that can fail return 0, or a negative errno.
 // -EPROTO: not a state file of this version.
 int fg_open(struct fg_db *db, const char *path);

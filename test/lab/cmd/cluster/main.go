@@ -2,12 +2,13 @@
 
 //go:build cluster
 
-// Command cluster is the lab's one multi-call binary: etcd, the Kubernetes control plane and kubectl, chosen by the
+// Command cluster is the lab's one multi-call binary: etcd, the Kubernetes control plane, kubelet and kubectl, chosen by the
 // name it is called by. One link step instead of five is why: it halves the build and the size on disk. It hides behind
 // a build tag, so that testing or checking the module's other packages does not compile all of Kubernetes.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,6 +28,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // calls maps the name the binary is called by to the program it becomes.
@@ -36,6 +38,7 @@ var calls = map[string]func(){
 	"kube-controller-manager": func() { os.Exit(cli.Run(controllermanager.NewControllerManagerCommand())) },
 	"kube-scheduler":          func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
 	"kubectl":                 runKubectl,
+	"kubelet":                 func() { os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background()))) },
 }
 
 func main() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command lab runs a Kubernetes control plane of its own on loopback, and simulated GPU nodes on it.
+// Command lab runs a Kubernetes control plane of its own on loopback, and simulated GPU nodes or real machines on it.
 // Results go to standard output, progress and errors to standard error.
 package main
 
@@ -37,7 +37,7 @@ func command() *cobra.Command {
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(buildCommand(), upCommand(), downCommand(), envCommand(), statusCommand(),
-		stopCommand(), startCommand(), runCommand(), nodeCommand(), kubeletCommand())
+		stopCommand(), startCommand(), runCommand(), nodeCommand(), kubeletCommand(), machineCommand(), relayCommand(), imageCommand())
 	return root
 }
 

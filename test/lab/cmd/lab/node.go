@@ -57,13 +57,7 @@ func nodeUpCommand() *cobra.Command {
 	spec := node.Spec{}
 	flags := cmd.Flags()
 	flags.StringToStringVar(&spec.Labels, "labels", nil, "labels of the Node, as a=b,c=d")
-	flags.StringVar(&spec.FakeGPU, "fakegpu", "", "the fakegpu program; without it the node has no GPUs")
-	board := flags.String("board", "", "the GPUs' board, h100-80gb for example")
-	gpus := flags.Int("gpus", 1, "number of GPUs of that board")
-	mig := flags.String("mig", "off", "their MIG mode: on or off")
-	boardsExtra := flags.StringArray("boards-extra", nil, "further GPUs, as a100-80gb:2:on; may be repeated")
-	flags.StringVar(&spec.Seed, "seed", "", "what the GPUs' UUIDs derive from (default the node's name)")
-	flags.StringVar(&spec.Driver, "driver-version", "", "version of the fake driver (default fakegpu's)")
+	gpus := gpuFlags(cmd)
 	flags.StringVar(&spec.ServiceAccount, "service-account", "", "who the agent is, as namespace/name (default the administrator)")
 	flags.StringArrayVar(&spec.AgentEnv, "agent-env", nil, "variable of the agent's environment, as NAME=value; may be repeated")
 	flags.BoolVar(&spec.RestartAgent, "restart-agent", false, "start the agent again when it ends by itself")
@@ -73,14 +67,13 @@ func nodeUpCommand() *cobra.Command {
 			return err
 		}
 		spec.Name, spec.Agent = name, agent
-		if spec.Seed == "" {
-			spec.Seed = name
-		}
-		if spec.Boards, err = boards(*board, *gpus, *mig, *boardsExtra); err != nil {
+		if spec.GPUs, err = gpus(name); err != nil {
 			return err
 		}
-		if spec.FakeGPU, spec.Agent, err = absolute(spec.FakeGPU, spec.Agent); err != nil {
-			return err
+		if len(agent) > 0 {
+			if spec.Agent[0], err = absolute(agent[0]); err != nil {
+				return err
+			}
 		}
 		state, err := node.Up(cmd.Context(), dir, spec, *wait)
 		if err != nil {
@@ -108,24 +101,40 @@ func boards(first string, gpus int, mig string, extra []string) ([]node.Board, e
 	return list, nil
 }
 
-// absolute makes programs given by a relative path independent of where the command runs.
-func absolute(fakegpu string, agent []string) (string, []string, error) {
-	resolve := func(path string) (string, error) {
-		if !strings.Contains(path, "/") {
-			return path, nil
+// gpuFlags adds the flags that say which fake GPUs a node has.
+func gpuFlags(cmd *cobra.Command) func(node string) (node.GPUs, error) {
+	var g node.GPUs
+	flags := cmd.Flags()
+	flags.StringVar(&g.FakeGPU, "fakegpu", "", "the fakegpu program; without it the node has no fake GPUs")
+	board := flags.String("board", "", "the GPUs' board, h100-80gb for example")
+	gpus := flags.Int("gpus", 1, "number of GPUs of that board")
+	mig := flags.String("mig", "off", "their MIG mode: on or off")
+	boardsExtra := flags.StringArray("boards-extra", nil, "further GPUs, as a100-80gb:2:on; may be repeated")
+	flags.StringVar(&g.Seed, "seed", "", "what the GPUs' UUIDs derive from (default the node's name)")
+	flags.StringVar(&g.Driver, "driver-version", "", "version of the fake driver (default fakegpu's)")
+	return func(name string) (node.GPUs, error) {
+		if g.Seed == "" {
+			g.Seed = name
 		}
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return "", fmt.Errorf("resolving %s: %w", path, err)
+		var err error
+		if g.Boards, err = boards(*board, *gpus, *mig, *boardsExtra); err != nil {
+			return g, err
 		}
-		return abs, nil
+		g.FakeGPU, err = absolute(g.FakeGPU)
+		return g, err
 	}
-	fakegpu, err := resolve(fakegpu)
-	if err != nil || len(agent) == 0 {
-		return fakegpu, agent, err
+}
+
+// absolute makes a program given by a relative path independent of where the command runs.
+func absolute(path string) (string, error) {
+	if !strings.Contains(path, "/") {
+		return path, nil
 	}
-	program, err := resolve(agent[0])
-	return fakegpu, append([]string{program}, agent[1:]...), err
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("resolving %s: %w", path, err)
+	}
+	return abs, nil
 }
 
 func nodeDownCommand() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/test/lab/binaries"
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
+	"github.com/sluice-gpu/sluice/test/lab/machine"
 	"github.com/sluice-gpu/sluice/test/lab/node"
 )
 
@@ -22,16 +23,25 @@ func buildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Build the control plane into the cache and print the directory of its programs",
-		Long: "Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl as one program into\n" +
+		Long: "Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl as one program into\n" +
 			"$XDG_CACHE_HOME/sluice-lab, once a version. With SLUICE_LAB_BIN set, that directory is checked and used as it is.",
 		Args: cobra.NoArgs,
 	}
+	machines := cmd.Flags().Bool("machines", false, "build containerd too, for lab machine")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := ensureBinaries(cmd)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), dir)
+		if !*machines {
+			return nil
+		}
+		runtime, err := ensureRuntime(cmd)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), runtime)
 		return nil
 	}
 	return cmd
@@ -66,6 +76,7 @@ func upCommand() *cobra.Command {
 	gates := flags.String("feature-gates", "", "feature gates beyond the defaults, as A=true,B=false")
 	extra := flags.StringArray("extra", nil, "further argument of one component, as kube-apiserver=--v=4; may be repeated")
 	audit := flags.Bool("audit", false, "log all requests to DIR/logs/audit.log")
+	machines := flags.Bool("machines", false, "let machines join: real nodes with networks of their own (lab machine)")
 	foreground := flags.Bool("foreground", false, "stay until interrupted, then bring the lab down")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		d, err := dir()
@@ -82,10 +93,15 @@ func upCommand() *cobra.Command {
 		}
 		begin := time.Now()
 		state, err := cluster.Up(cmd.Context(), cluster.Options{
-			Dir: d, Binaries: bin, FeatureGates: *gates, Extra: args, QPS: *qps, Audit: *audit,
+			Dir: d, Binaries: bin, FeatureGates: *gates, Extra: args, QPS: *qps, Audit: *audit, Machines: *machines,
 		})
 		if err != nil {
 			return fmt.Errorf("bringing the lab up: %w", err)
+		}
+		if *machines {
+			if err := withRelay(cmd, d); err != nil {
+				return err
+			}
 		}
 		took := time.Since(begin).Seconds()
 		fmt.Fprintf(cmd.ErrOrStderr(), "The control plane is up after %.1f s.\n", took)
@@ -100,6 +116,18 @@ func upCommand() *cobra.Command {
 		return takeDown(context.WithoutCancel(cmd.Context()), d, false)
 	}
 	return cmd
+}
+
+// withRelay starts what carries connections to and from machines; a lab that cannot have it comes down again.
+func withRelay(cmd *cobra.Command, dir cluster.Dir) error {
+	self, err := os.Executable()
+	if err == nil {
+		err = startRelay(cmd, dir, self)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting the relay: %w", err), takeDown(context.WithoutCancel(cmd.Context()), dir, true))
+	}
+	return nil
 }
 
 // parseExtra reads --extra: the component's name, an equals sign, and the argument.
@@ -140,7 +168,7 @@ func downCommand() *cobra.Command {
 
 // takeDown stops the nodes first, so that none sees its API server vanish; a node that resists does not keep the rest up.
 func takeDown(ctx context.Context, dir cluster.Dir, keepLogs bool) error {
-	if err := node.StopAll(ctx, dir); err != nil {
+	if err := errors.Join(node.StopAll(ctx, dir), machine.StopAll(ctx, dir)); err != nil {
 		return errors.Join(fmt.Errorf("stopping the nodes: %w", err), cluster.StopAll(dir))
 	}
 	if err := cluster.Down(dir, keepLogs); err != nil {

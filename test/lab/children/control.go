@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package children
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// handler serves the supervisor's commands.
-func (s *supervisor) handler() http.Handler {
+// handler serves commands.
+func (s *Set) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -43,11 +43,12 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// control speaks to a node's supervisor.
-type control struct{ client *http.Client }
+// Control speaks to a node's supervisor.
+type Control struct{ client *http.Client }
 
-func newControl(socket string) control {
-	return control{client: &http.Client{Transport: &http.Transport{
+// NewControl speaks through a socket.
+func NewControl(socket string) Control {
+	return Control{client: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -55,29 +56,32 @@ func newControl(socket string) control {
 	}}}
 }
 
-func (c control) status(ctx context.Context) (map[string]ChildStatus, error) {
+// Status says how the processes are.
+func (c Control) Status(ctx context.Context) (map[string]Status, error) {
 	content, err := c.do(ctx, http.MethodGet, "/status")
 	if err != nil {
 		return nil, err
 	}
-	statuses := map[string]ChildStatus{}
+	statuses := map[string]Status{}
 	if err := json.Unmarshal(content, &statuses); err != nil {
 		return nil, fmt.Errorf("reading the supervisor's answer: %w", err)
 	}
 	return statuses, nil
 }
 
-func (c control) start(ctx context.Context, name string) error {
+// Start starts a process unless it runs.
+func (c Control) Start(ctx context.Context, name string) error {
 	_, err := c.do(ctx, http.MethodPost, "/start/"+url.PathEscape(name))
 	return err
 }
 
-func (c control) kill(ctx context.Context, name string, sig syscall.Signal) error {
+// Kill sends a signal to a process and returns when it has ended; it stays ended.
+func (c Control) Kill(ctx context.Context, name string, sig syscall.Signal) error {
 	_, err := c.do(ctx, http.MethodPost, fmt.Sprintf("/kill/%s?signal=%d", url.PathEscape(name), sig))
 	return err
 }
 
-func (c control) do(ctx context.Context, method, path string) ([]byte, error) {
+func (c Control) do(ctx context.Context, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path, nil)

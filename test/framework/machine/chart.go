@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/sluice-gpu/sluice/test/framework/stack"
+)
+
+// DriverRoot is where the fake driver lies on a machine.
+const DriverRoot = "/run/nvidia/driver"
+
+// Release is the name of Sluice's release, in stack.Namespace.
+const Release = "sluice"
+
+// PresentLabel is the label of nodes that have a GPU, as the GPU operator gives it.
+const PresentLabel = "nvidia.com/gpu.present"
+
+// Images are the archives of Sluice's images and of the tests' own: what `make images` and `make test-images` make.
+func Images() ([]string, error) {
+	archives := []string{
+		stack.Path("bin", "images", "manager.tar"), stack.Path("bin", "images", "node-agent.tar"),
+		stack.Path("test", "e2e", "images", "build", "busybox.tar"), stack.Path("test", "e2e", "images", "build", "cuda-tenant.tar"),
+	}
+	for _, archive := range archives {
+		if _, err := os.Stat(archive); err != nil {
+			return nil, fmt.Errorf("looking for the images (make images test-images): %w", err)
+		}
+	}
+	return archives, nil
+}
+
+// Install installs the chart, or upgrades its release to it, and waits until all that it starts is ready. Further values are
+// as in name=value.
+func (l *Lab) Install(ctx context.Context, chart string, values ...string) error {
+	helm, err := l.helm(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"upgrade", Release, chart, "--install", "--namespace", stack.Namespace, "--create-namespace"}
+	for _, value := range append([]string{"image.tag=dev", "image.pullPolicy=Never", "agent.driverRoot=" + DriverRoot}, values...) {
+		args = append(args, "--set", value)
+	}
+	if _, err := l.run(ctx, helm, args...); err != nil {
+		return err
+	}
+	for _, what := range []string{"deployment/sluice-manager", "daemonset/sluice-node-agent"} {
+		if _, err := l.Kubectl(ctx, "rollout", "status", what, "--namespace", stack.Namespace, "--timeout=120s"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Uninstall removes the release.
+func (l *Lab) Uninstall(ctx context.Context) error {
+	helm, err := l.helm(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = l.run(ctx, helm, "uninstall", Release, "--namespace", stack.Namespace, "--wait")
+	return err
+}
+
+// helm is the path of Helm, built where no cache has it.
+func (l *Lab) helm(ctx context.Context) (string, error) {
+	path, err := l.run(ctx, stack.Path("hack", "helm.sh"))
+	return strings.TrimSpace(path), err
+}
