@@ -30,15 +30,17 @@ func daemons(c Config) *mps.Door {
 	}, c.Clock, c.Log.WithName("mps"))
 }
 
-// openSpecs makes the door to CDI specs, after it has placed the hook that they name.
-func openSpecs(c Config, driver *Driver) (*cdi.Door, error) {
-	hook := c.CDIHookPath
-	if hook == "" {
-		var err error
-		if hook, err = (hostbin.Door{Dir: c.HostBinDir}).Place(c.CDIHook); err != nil {
-			return nil, err
-		}
+// programs places the hooks that specs name, and says where.
+func programs(c Config) (cdiHook string, placed []string, err error) {
+	if c.CDIHookPath != "" {
+		return c.CDIHookPath, nil, nil
 	}
+	cdiHook, err = hostbin.Door{Dir: c.HostBinDir}.Place(c.CDIHook)
+	return cdiHook, []string{cdiHook}, err
+}
+
+// openSpecs makes the door to CDI specs.
+func openSpecs(c Config, hook string, driver *Driver) (*cdi.Door, error) {
 	door, err := cdi.New(cdi.Options{
 		HostRoot: c.HostRoot, DriverRoot: c.seen(c.DriverRoot), DevRoot: c.seen(c.DevRoot), SpecDir: c.CDIDir, HookPath: hook,
 		NVML: driver.Library,
@@ -49,19 +51,15 @@ func openSpecs(c Config, driver *Driver) (*cdi.Door, error) {
 	return door, nil
 }
 
-// sweepPrograms removes the programs that earlier agents placed on the node, once no spec names them any more. It is tried
-// again by the next agent.
+// sweepPrograms removes the programs that earlier agents placed on the node, where no spec names them any more. What it cannot
+// remove is the next agent's to try.
 func sweepPrograms(c Config, doors doors) {
-	if c.CDIHookPath != "" {
+	if len(doors.programs) == 0 {
 		return
 	}
-	bin := hostbin.Door{Dir: c.HostBinDir}
-	own, err := bin.Place(c.CDIHook)
+	used, err := doors.specs.Programs()
 	if err == nil {
-		var used []string
-		if used, err = doors.specs.Programs(); err == nil {
-			err = bin.Sweep(append(used, own))
-		}
+		err = hostbin.Door{Dir: c.HostBinDir}.Sweep(append(used, doors.programs...))
 	}
 	if err != nil {
 		c.Log.Error(err, "Programs of earlier agents stay on the node")
