@@ -49,7 +49,7 @@ demo-down: ## Remove what `make demo` brought up.
 	$(GO) run ./test/demo down
 
 .PHONY: test
-test: test-unit test-fakegpu test-interceptor test-images test-lab test-chart test-integration ## Run all tests, the quick ones first.
+test: test-unit test-fakegpu test-interceptor test-lab test-chart test-integration ## Run all tests, the quick ones first.
 
 ##@ Build
 
@@ -121,12 +121,9 @@ test-interceptor: fakegpu interceptor ## Test the library: its parts, also under
 test-lab: lab ## Test the local control plane itself.
 	cd test/lab && $(LAB_ENV) $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
 
-.PHONY: test-images
-test-images: ## Test how images are made.
-	cd hack/images && $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
-
 .PHONY: test-chart
-test-chart: lab ## Test the chart: its values, and that config/ says the same; helm is built on the first call.
+test-chart: lab ## Test chart and images: values, that config/ says the same, what is in an image; helm is built on the first call.
+	cd hack/images && $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
 	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/chart/...
 
 .PHONY: test-integration

@@ -30,39 +30,38 @@ func daemons(c Config) *mps.Door {
 	}, c.Clock, c.Log.WithName("mps"))
 }
 
-// hookPath is where the container runtime finds a hook: where the configuration says, else at a copy that is placed now.
-func (c *Config) hookPath(given, installed string) (string, error) {
-	if given != "" {
-		return given, nil
-	}
-	return hostbin.Door{Dir: c.HostBinDir}.Place(installed)
+// hooks are the programs that specs name, as the container runtime finds them.
+type hooks struct {
+	cdi, start string
+	// placed are those that the agent has placed on the node.
+	placed []string
 }
 
-// placedHooks are the programs of which the agent keeps copies on the node.
-func (c *Config) placedHooks() []string {
-	var installed []string
-	if c.CDIHookPath == "" {
-		installed = append(installed, c.CDIHook)
+// programs places the hooks that specs name, where the configuration does not say where they are.
+func programs(c Config) (hooks, error) {
+	h := hooks{cdi: c.CDIHookPath, start: c.StartHookPath}
+	bin := hostbin.Door{Dir: c.HostBinDir}
+	for _, hook := range []struct {
+		path      *string
+		installed string
+	}{{&h.cdi, c.CDIHook}, {&h.start, c.StartHook}} {
+		if *hook.path != "" {
+			continue
+		}
+		var err error
+		if *hook.path, err = bin.Place(hook.installed); err != nil {
+			return hooks{}, err
+		}
+		h.placed = append(h.placed, *hook.path)
 	}
-	if c.StartHookPath == "" {
-		installed = append(installed, c.StartHook)
-	}
-	return installed
+	return h, nil
 }
 
-// openSpecs makes the door to CDI specs, after it has placed the hooks that they name.
-func openSpecs(c Config, driver *Driver) (*cdi.Door, error) {
-	hook, err := c.hookPath(c.CDIHookPath, c.CDIHook)
-	if err != nil {
-		return nil, err
-	}
-	start, err := c.hookPath(c.StartHookPath, c.StartHook)
-	if err != nil {
-		return nil, err
-	}
+// openSpecs makes the door to CDI specs.
+func openSpecs(c Config, hooks hooks, driver *Driver) (*cdi.Door, error) {
 	door, err := cdi.New(cdi.Options{
-		HostRoot: c.HostRoot, DriverRoot: c.seen(c.DriverRoot), DevRoot: c.seen(c.DevRoot), SpecDir: c.CDIDir, HookPath: hook,
-		NVML: driver.Library, StartHook: start, AskSocket: askSocket(c),
+		HostRoot: c.HostRoot, DriverRoot: c.seen(c.DriverRoot), DevRoot: c.seen(c.DevRoot), SpecDir: c.CDIDir, HookPath: hooks.cdi,
+		NVML: driver.Library, StartHook: hooks.start, AskSocket: askSocket(c),
 	}, c.Log.WithName("cdi"))
 	if err != nil {
 		return nil, fmt.Errorf("opening the CDI specs: %w", err)
@@ -70,33 +69,17 @@ func openSpecs(c Config, driver *Driver) (*cdi.Door, error) {
 	return door, nil
 }
 
-// sweepPrograms removes the programs that earlier agents placed on the node, once no spec names them any more. It is tried
-// again by the next agent.
+// sweepPrograms removes the programs that earlier agents placed on the node, where no spec names them any more. What it cannot
+// remove is the next agent's to try.
 func sweepPrograms(c Config, doors doors) {
-	hooks := c.placedHooks()
-	if len(hooks) == 0 {
+	if len(doors.programs) == 0 {
 		return
 	}
-	if err := sweepBut(hostbin.Door{Dir: c.HostBinDir}, hooks, doors.specs); err != nil {
+	used, err := doors.specs.Programs()
+	if err == nil {
+		err = hostbin.Door{Dir: c.HostBinDir}.Sweep(append(used, doors.programs...))
+	}
+	if err != nil {
 		c.Log.Error(err, "Programs of earlier agents stay on the node")
 	}
-}
-
-// sweepBut removes the programs that are neither among those of this agent nor named by a spec.
-func sweepBut(bin hostbin.Door, hooks []string, specs *cdi.Door) error {
-	used, err := specs.Programs()
-	if err != nil {
-		return fmt.Errorf("finding the programs in use: %w", err)
-	}
-	for _, installed := range hooks {
-		own, err := bin.Place(installed)
-		if err != nil {
-			return fmt.Errorf("finding this agent's own programs: %w", err)
-		}
-		used = append(used, own)
-	}
-	if err := bin.Sweep(used); err != nil {
-		return fmt.Errorf("removing programs: %w", err)
-	}
-	return nil
 }

@@ -100,7 +100,7 @@ func tellLeft(ctx context.Context, cluster Cluster, node *v1alpha1.GPUNode, remo
 func removeFiles(c Config) error {
 	var failed []error
 	dirs := []string{c.ShareDir, c.MPSDir, filepath.Join(c.PluginsDir, v1alpha1.DriverName)}
-	if len(c.placedHooks()) > 0 {
+	if c.CDIHookPath == "" || c.StartHookPath == "" {
 		dirs = append(dirs, c.HostBinDir)
 	}
 	for _, dir := range append(dirs, c.StateDir) {

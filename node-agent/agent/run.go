@@ -247,12 +247,18 @@ type doors struct {
 	mps       *mps.Door
 	specs     *cdi.Door
 	cgroups   *cgroups.Keeper
+	// programs are those that the agent has placed on the node.
+	programs []string
 }
 
 func openDoors(c Config, driver *Driver) (doors, error) {
 	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: daemons(c)}
-	var err error
-	if d.specs, err = openSpecs(c, driver); err != nil {
+	hooks, err := programs(c)
+	if err != nil {
+		return d, err
+	}
+	d.programs = hooks.placed
+	if d.specs, err = openSpecs(c, hooks, driver); err != nil {
 		return d, err
 	}
 	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
