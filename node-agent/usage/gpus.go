@@ -39,7 +39,7 @@ func NewGPUMetrics(registry prometheus.Registerer) (*GPUMetrics, error) {
 		}, []string{"device", "uuid", "pool", "profile"})),
 		used: newGauges(prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sluice_gpu_memory_used_bytes", Help: "Memory of a GPU that is taken, whoever has it, as NVML says; absent where it does not.",
-		}, []string{"device", "uuid"})),
+		}, []string{"device", "uuid", "pool"})),
 	}
 	for _, c := range []prometheus.Collector{m.memory.vec, m.tenants.vec, m.instances.vec, m.used.vec} {
 		if err := registry.Register(c); err != nil {

@@ -66,7 +66,7 @@ func (m *Meter) Look(ctx context.Context) error {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		m.Metrics.used.set(float64(bytes), devices.Name(g.Minor), g.Facts.UUID)
+		m.Metrics.used.set(float64(bytes), devices.Name(g.Minor), g.Facts.UUID, g.Form.Pool)
 	}
 	m.Metrics.used.sweep()
 	return failed
