@@ -49,7 +49,7 @@ demo-down: ## Remove what `make demo` brought up.
 	$(GO) run ./test/demo down
 
 .PHONY: test
-test: test-unit test-fakegpu test-interceptor test-lab test-chart test-integration ## Run all tests, the quick ones first.
+test: test-unit test-rules test-fakegpu test-interceptor test-lab test-chart test-integration ## Run all tests, the quick ones first.
 
 ##@ Build
 
@@ -107,6 +107,10 @@ clean: ## Remove what was built here; caches outside the clone stay.
 .PHONY: test-unit
 test-unit: fakegpu interceptor ## Run the tests that need no control plane (RUN=regexp, GOTESTFLAGS=-race).
 	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) $(UNIT_PACKAGES)
+
+.PHONY: test-rules
+test-rules: ## Test the rules for Prometheus with promtool, which is fetched where it is missing.
+	promtool=$$(hack/promtool.sh) && "$$promtool" check rules charts/sluice/rules/*.yaml && "$$promtool" test rules test/metrics/rules_test.yaml
 
 .PHONY: test-fakegpu
 test-fakegpu: ## Test the fake GPU itself, also under the sanitizers.

@@ -128,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if result.Released {
 		return ctrl.Result{}, r.release(ctx, pool)
 	}
-	err = r.writeStatus(ctx, pool, result.Status)
+	err = r.writeStatus(ctx, pool, result)
 	if result.Again.IsZero() {
 		return ctrl.Result{}, err
 	}

@@ -176,6 +176,7 @@ func TestAPoolIsSummedUp(t *testing.T) {
 		"sluice_pool_gpus unhealthy": 0, "sluice_pool_gpus excluded": 0,
 		"sluice_pool_rollout_gpus done": 2, "sluice_pool_rollout_gpus changing": 0, "sluice_pool_rollout_gpus waiting": 0,
 		"sluice_pool_rollout_gpus refused": 0, "sluice_pool_rollout_gpus away": 0,
+		"sluice_pool_compute_gpus allocated": 0, "sluice_pool_compute_gpus physical": 2, "sluice_pool_compute_gpus published": 2,
 		"sluice_pool_memory_bytes allocated": 10 << 30, "sluice_pool_memory_bytes physical": 81152 << 21, "sluice_pool_memory_bytes published": 81152 << 21,
 	}
 	if diff := cmp.Diff(metrics, w.gauges()); diff != "" {

@@ -10,12 +10,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/poolstatus"
 )
 
 // metrics are the pools' gauges.
 type metrics struct {
 	gpus     *prometheus.GaugeVec
 	memory   *prometheus.GaugeVec
+	compute  *prometheus.GaugeVec
+	tenants  *prometheus.GaugeVec
 	rollout  *prometheus.GaugeVec
 	schedule *prometheus.GaugeVec
 	repack   *prometheus.GaugeVec
@@ -29,6 +32,12 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sluice_pool_memory_bytes", Help: "GPU memory of a pool: physical, published for scheduling, allocated to claims.",
 		}, []string{"pool", "state"}),
+		compute: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_pool_compute_gpus", Help: "Compute of a pool, in GPUs: physical, published for scheduling, allocated to claims.",
+		}, []string{"pool", "state"}),
+		tenants: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_pool_tenants", Help: "Claims that have something of a pool.",
+		}, []string{"pool"}),
 		rollout: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sluice_pool_rollout_gpus", Help: "GPUs of a pool by how far the change to the form that it wants has come.",
 		}, []string{"pool", "state"}),
@@ -39,7 +48,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "sluice_pool_repacking_gain", Help: "How many more MIG instances of a profile would fit if GPUs were drained and packed anew.",
 		}, []string{"pool", "profile"}),
 	}
-	for _, c := range []prometheus.Collector{m.gpus, m.memory, m.rollout, m.schedule, m.repack} {
+	for _, c := range []prometheus.Collector{m.gpus, m.memory, m.compute, m.tenants, m.rollout, m.schedule, m.repack} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the pools' metrics: %w", err)
 		}
@@ -47,7 +56,11 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) set(pool string, status v1alpha1.GPUPoolStatus) {
+func (m *metrics) set(pool string, status v1alpha1.GPUPoolStatus, use poolstatus.Use) {
+	for state, percent := range map[string]int64{"physical": use.Physical, "published": use.Published, "allocated": use.Allocated} {
+		m.compute.WithLabelValues(pool, state).Set(float64(percent) / 100)
+	}
+	m.tenants.WithLabelValues(pool).Set(float64(use.Tenants))
 	counts := status.GPUs
 	for state, n := range map[string]*int32{
 		"held": counts.Held, "published": counts.Published, "allocated": counts.Allocated,
@@ -83,7 +96,7 @@ func (m *metrics) setChange(pool string, status v1alpha1.GPUPoolStatus) {
 }
 
 func (m *metrics) forget(pool string) {
-	for _, gauge := range []*prometheus.GaugeVec{m.gpus, m.memory, m.rollout, m.schedule, m.repack} {
+	for _, gauge := range []*prometheus.GaugeVec{m.gpus, m.memory, m.compute, m.tenants, m.rollout, m.schedule, m.repack} {
 		gauge.DeletePartialMatch(prometheus.Labels{"pool": pool})
 	}
 }

@@ -12,13 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/internal/poolstatus"
 )
 
 // writeStatus writes a pool's status where it changed, then says in events what became different.
-func (r *Reconciler) writeStatus(ctx context.Context, pool *v1alpha1.GPUPool, status v1alpha1.GPUPoolStatus) error {
+func (r *Reconciler) writeStatus(ctx context.Context, pool *v1alpha1.GPUPool, result poolstatus.Result) error {
+	status := result.Status
 	before := pool.DeepCopy()
 	status.Conditions = keepTransitions(before.Status.Conditions, status.Conditions)
-	r.metrics.set(pool.Name, status)
+	r.metrics.set(pool.Name, status, result.Use)
 	if apiequality.Semantic.DeepEqual(before.Status, status) {
 		return nil
 	}

@@ -26,6 +26,8 @@ type Allocation struct {
 	Device string
 	// Memory is the amount consumed of a shared device; nil where the device was given whole.
 	Memory *resource.Quantity
+	// Compute is the compute consumed of a shared device, in percent of a whole GPU; nil where the device was given whole.
+	Compute *resource.Quantity
 }
 
 // AllocatedNodes are the nodes on which a claim holds devices of Sluice. The driver names its pools of devices like the
@@ -54,6 +56,9 @@ func AllocationsOn(node string, claim *resourceapi.ResourceClaim) []Allocation {
 		a.Pods, a.UIDs = reservedFor(claim)
 		if memory, found := result.ConsumedCapacity[v1alpha1.CapacityMemory]; found {
 			a.Memory = &memory
+		}
+		if compute, found := result.ConsumedCapacity[v1alpha1.CapacityCompute]; found {
+			a.Compute = &compute
 		}
 		allocations = append(allocations, a)
 	}

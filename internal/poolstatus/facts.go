@@ -34,6 +34,7 @@ type facts struct {
 	physical    int64
 	offeredMem  int64 // published memory
 	usedMem     int64
+	use         Use
 	lingering   int     // held by nobody or another pool, but still published and used as this pool's
 	unpublished []place // held, meant to stay, and not published as decided
 	changing    int     // held, and in change to the form that the pool wants
@@ -121,6 +122,7 @@ func (f *facts) addSelected(node assign.Node, reported *v1alpha1.GPUStatus, deci
 func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
 	f.held++
 	f.physical += reported.MemoryBytes()
+	f.use.add(node.GPUNode, reported, allocations)
 	if len(allocations) > 0 {
 		f.allocated++
 	}
@@ -140,6 +142,7 @@ func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alp
 	if isPublished(reported, d) {
 		f.published++
 		f.offeredMem += offeredMemory(node.GPUNode, reported, d)
+		f.use.Published += offeredCompute(node.GPUNode, reported, d)
 		return
 	}
 	f.unpublished = append(f.unpublished, place{
@@ -242,17 +245,26 @@ func allocatedMemory(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, a ass
 	if a.Memory != nil {
 		return a.Memory.Value()
 	}
-	minor := int(ptr.Deref(reported.Minor, 0))
-	if a.Device == devices.Name(minor) {
+	if profile := profileOf(node, reported, a); profile != nil {
+		return profile.MemoryBytes()
+	}
+	if a.Device == deviceName(reported) {
 		return reported.MemoryBytes()
 	}
-	for _, profile := range node.Status.Profiles {
+	return 0
+}
+
+// profileOf is the profile of the MIG instance that an allocation is of; nil for a whole GPU.
+func profileOf(node *v1alpha1.GPUNode, reported *v1alpha1.GPUStatus, a assign.Allocation) *v1alpha1.MIGProfile {
+	minor := int(ptr.Deref(reported.Minor, 0))
+	for i := range node.Status.Profiles {
+		profile := &node.Status.Profiles[i]
 		anyStart := strings.TrimSuffix(devices.PlacementName(minor, gpu.Placement{Profile: profile.Name}), "0")
 		if profile.Product == reported.Product && strings.HasPrefix(a.Device, anyStart) {
-			return profile.MemoryBytes()
+			return profile
 		}
 	}
-	return 0
+	return nil
 }
 
 func deviceName(reported *v1alpha1.GPUStatus) string {

@@ -43,6 +43,8 @@ type Input struct {
 type Result struct {
 	// Status is complete but for the conditions' transition times.
 	Status v1alpha1.GPUPoolStatus
+	// Use is what metrics say beyond the status.
+	Use Use
 	// Released is true when the pool is being deleted, no GPU is decided for it or used as its own, and its class is gone.
 	Released bool
 	// Again is when to look again although nothing has changed; zero: never.
@@ -77,7 +79,7 @@ func Compute(in Input) Result {
 		c.ObservedGeneration, c.Message = in.Pool.Generation, shorten(c.Message)
 		status.Conditions = append(status.Conditions, c)
 	}
-	return Result{Status: status, Released: released(in, f), Again: again}
+	return Result{Status: status, Use: f.use, Released: released(in, f), Again: again}
 }
 
 // released says whether nothing of a deleted pool is left.

@@ -158,6 +158,7 @@ func (a *Agent) sweep(ctx context.Context) error {
 // report writes the status where it has changed.
 func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error {
 	a.tellForeign(p)
+	a.showGPUs(p)
 	version, libraryErr := a.Library.Status()
 	status := report.Status(report.Facts{
 		LibraryVersion: version, LibraryFailed: libraryErr,

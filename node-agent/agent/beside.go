@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/node-agent/measure"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
+	"github.com/sluice-gpu/sluice/node-agent/usage"
 	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
@@ -20,15 +21,17 @@ func newBeside(c Config, doors doors, cluster *APICluster, driver *Driver, agent
 	outbox := violations.NewOutbox(agent.Teller, log)
 	watcher := &violations.Watcher{
 		Records: doors.records, Hardware: driver, Shares: doors.shares, Claims: cluster, Teller: outbox,
-		Killer: violations.Signals{Proc: c.ProcDir}, Metrics: c.Metrics.Violations, Proc: c.ProcDir,
+		Killer: violations.Signals{Proc: c.ProcDir}, Metrics: c.Metrics.Violations, Usage: c.Metrics.Shares, Proc: c.ProcDir,
 		Changed: agent.Trigger, Clock: c.Clock, Log: log,
 	}
 	agent.Violations = watcher
+	memory := &usage.Meter{Hardware: driver, Records: doors.records, Metrics: c.Metrics.GPUs, Log: c.Log.WithName("usage")}
 	return []besides{
 		func(ctx context.Context) { meter.Run(ctx, c.Clock) },
 		func(ctx context.Context) { mps.Run(ctx, c.Clock) },
 		func(ctx context.Context) { doors.cgroups.Run(ctx, c.Clock) },
 		watcher.Run,
 		outbox.Run,
+		func(ctx context.Context) { memory.Run(ctx, c.Clock) },
 	}
 }

@@ -188,6 +188,15 @@ func (d *Driver) Figures(ctx context.Context, gpuUUID, deviceUUID string) ([]nvm
 	return door.Figures(ctx, gpuUUID, deviceUUID) //nolint:wrapcheck // the door's errors say what was being done
 }
 
+// MemoryUsed is how much of a GPU's memory is taken.
+func (d *Driver) MemoryUsed(ctx context.Context, gpuUUID string) (uint64, error) {
+	door, err := d.open()
+	if err != nil {
+		return 0, err
+	}
+	return door.MemoryUsed(ctx, gpuUUID) //nolint:wrapcheck // the door's errors say what was being done
+}
+
 // Holders are the processes on a GPU and its MIG instances.
 func (d *Driver) Holders(ctx context.Context, gpuUUID string) ([]nvml.Holder, error) {
 	door, err := d.open()

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	judged "github.com/sluice-gpu/sluice/internal/health"
 	"github.com/sluice-gpu/sluice/node-agent/arbiter"
+	"github.com/sluice-gpu/sluice/node-agent/usage"
 	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
@@ -23,6 +24,9 @@ type Metrics struct {
 	Arbiter *arbiter.Metrics
 	// Violations are of shares that are not kept to.
 	Violations *violations.Metrics
+	// Shares and GPUs are of what is held and done.
+	Shares *usage.Metrics
+	GPUs   *usage.GPUMetrics
 
 	claims  *prometheus.HistogramVec
 	passes  *prometheus.CounterVec
@@ -68,6 +72,12 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	}
 	if m.Violations, err = violations.NewMetrics(registry); err != nil {
 		return nil, fmt.Errorf("making the metrics of violations: %w", err)
+	}
+	if m.Shares, err = usage.NewMetrics(registry); err != nil {
+		return nil, fmt.Errorf("making the metrics of shares: %w", err)
+	}
+	if m.GPUs, err = usage.NewGPUMetrics(registry); err != nil {
+		return nil, fmt.Errorf("making the metrics of GPUs: %w", err)
 	}
 	return m, nil
 }

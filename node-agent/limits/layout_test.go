@@ -92,6 +92,10 @@ _Static_assert(offsetof(struct sluice_usage_slot, exported) == %d, "exported");
 _Static_assert(offsetof(struct sluice_usage_slot, imported) == %d, "imported");
 _Static_assert(offsetof(struct sluice_usage_slot, pace) == %d, "pace");
 _Static_assert(offsetof(struct sluice_usage, gpu_time) == %d, "gpu_time");
+_Static_assert(offsetof(struct sluice_usage, orphan) == %d, "orphan");
+_Static_assert(offsetof(struct sluice_usage, refused) == %d, "refused");
+_Static_assert(offsetof(struct sluice_usage, refused_by_driver) == %d, "refused_by_driver");
+_Static_assert(offsetof(struct sluice_usage, gate_wait) == %d, "gate_wait");
 _Static_assert(offsetof(struct sluice_gate, word) == %d, "gate word");
 _Static_assert(offsetof(struct sluice_gate, flags) == %d, "gate flags");
 _Static_assert(offsetof(struct sluice_gate, open_until) == %d, "open_until");
@@ -102,7 +106,7 @@ _Static_assert(SLUICE_PACE_LAUNCHES(1ull << %d) == 1, "launches");
 _Static_assert(sizeof(struct sluice_heartbeat) == %d, "size of the heartbeat");
 _Static_assert(SLUICE_HEARTBEAT_PERIOD_NS == %d, "time between two beats");
 `, usageSize, usageMagic, usageSlots, usageUnit, slotsOffset, slotSize, minReaderOffset, slotsUsedOffset, stampOffset, exportedOffset,
-		importedOffset, paceOffset, gpuTimeOffset, unsafe.Offsetof(gateWords{}.word), unsafe.Offsetof(gateWords{}.flags),
+		importedOffset, paceOffset, gpuTimeOffset, orphanOffset, refusedOffset, refusedByDriverOffset, waitTimeOffset, unsafe.Offsetof(gateWords{}.word), unsafe.Offsetof(gateWords{}.flags),
 		unsafe.Offsetof(gateWords{}.openUntil), unsafe.Offsetof(gateWords{}.finish), sequenceShift, sequenceShift, launchesShift, pageSize, HeartbeatPeriod.Nanoseconds())
 	compile := exec.CommandContext(t.Context(), "cc", "-std=gnu11", "-fsyntax-only", "-x", "c",
 		"-I", filepath.Join("..", "..", "interceptor", "include"), "-")

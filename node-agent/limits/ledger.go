@@ -28,9 +28,14 @@ const (
 
 	minReaderOffset = 8
 	slotsUsedOffset = 12
+	orphanOffset    = 16
+	refusedOffset   = 32
+	waitTimeOffset  = 96
 	stampOffset     = 8
 	exportedOffset  = 16
 	importedOffset  = 24
+
+	refusedByDriverOffset = 40
 )
 
 // Holder is a living process that keeps a slot of a ledger.
@@ -43,38 +48,63 @@ type Holder struct {
 	Held, Exported, Imported uint64
 }
 
-// Holders are the living processes of a share, in the order of their slots; none where it has no ledger.
-func (d *Door) Holders(claimUID string, index int) ([]Holder, error) {
-	holders, _, err := d.HoldersWithin(claimUID, index, math.MaxInt64)
-	return holders, err
+// Ledger is what a share's ledger says. But for the processes, which the kernel names, all of it is the tenant's word.
+type Ledger struct {
+	// Holders are the living processes, in the order of their slots; All is false where some may be missing.
+	Holders []Holder
+	All     bool
+	// Orphaned is what is held that no living process has allocated, in bytes.
+	Orphaned uint64
+	// Refused are the allocations that were refused by the limit, RefusedByDriver those that the driver refused within it.
+	Refused, RefusedByDriver uint64
+	// GPUTime is the time of work that is done, WaitTime how long launches waited for their turn, in ns.
+	GPUTime, WaitTime uint64
 }
 
-// HoldersWithin are the living processes of a share as far as they can be found in so much of the thread's time: the kernel
-// answers by going through all locks of the ledger, of which a tenant can take any number. All is false where some are missing.
-func (d *Door) HoldersWithin(claimUID string, index int, budget time.Duration) (holders []Holder, all bool, err error) {
+// Holders are the living processes of a share, in the order of their slots; none where it has no ledger.
+func (d *Door) Holders(claimUID string, index int) ([]Holder, error) {
+	ledger, err := d.Ledger(claimUID, index, math.MaxInt64)
+	return ledger.Holders, err
+}
+
+// Ledger reads the ledger of a share, and finds its processes as far as they can be found in so much of the thread's time: the
+// kernel answers by going through all locks of the ledger, of which a tenant can take any number.
+func (d *Door) Ledger(claimUID string, index int, budget time.Duration) (Ledger, error) {
 	file, err := d.open(claimUID, index, UsageFile, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, true, nil
+		return Ledger{All: true}, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("opening the ledger of share %d of claim %s: %w", index, claimUID, err)
+		return Ledger{}, fmt.Errorf("opening the ledger of share %d of claim %s: %w", index, claimUID, err)
 	}
 	defer file.Close()
+	page := make([]byte, usageSize)
+	if _, err := io.ReadFull(io.NewSectionReader(file, 0, usageSize), page); err != nil {
+		return Ledger{}, fmt.Errorf("reading the ledger of share %d of claim %s: %w", index, claimUID, err)
+	}
+	if binary.NativeEndian.Uint32(page) != usageMagic || binary.NativeEndian.Uint32(page[minReaderOffset:]) > version {
+		return Ledger{All: true}, nil
+	}
+	word := func(at int) uint64 { return binary.NativeEndian.Uint64(page[at:]) }
+	ledger := Ledger{
+		Orphaned: word(orphanOffset), Refused: word(refusedOffset), RefusedByDriver: word(refusedByDriverOffset),
+		GPUTime: word(gpuTimeOffset), WaitTime: word(waitTimeOffset),
+	}
+	if ledger.Holders, ledger.All, err = living(file, page, budget); err != nil {
+		return Ledger{}, fmt.Errorf("finding the processes of share %d of claim %s: %w", index, claimUID, err)
+	}
+	return ledger, nil
+}
+
+// living are the processes that hold the locks of their slots.
+func living(file *os.File, page []byte, budget time.Duration) (holders []Holder, all bool, err error) {
 	runtime.LockOSThread() // its time is what is measured
 	defer runtime.UnlockOSThread()
 	begun, err := spent()
 	if err != nil {
 		return nil, false, err
 	}
-	page := make([]byte, usageSize)
-	if _, err := io.ReadFull(io.NewSectionReader(file, 0, usageSize), page); err != nil {
-		return nil, false, fmt.Errorf("reading the ledger of share %d of claim %s: %w", index, claimUID, err)
-	}
-	word := func(at int) uint32 { return binary.NativeEndian.Uint32(page[at:]) }
-	if word(0) != usageMagic || word(minReaderOffset) > version {
-		return nil, true, nil
-	}
-	for i := range int(min(word(slotsUsedOffset), usageSlots)) {
+	for i := range int(min(binary.NativeEndian.Uint32(page[slotsUsedOffset:]), usageSlots)) {
 		at := slotsOffset + i*slotSize
 		slot := page[at : at+slotSize]
 		if binary.NativeEndian.Uint64(slot[stampOffset:]) == 0 {
@@ -85,7 +115,7 @@ func (d *Door) HoldersWithin(claimUID string, index int, budget time.Duration) (
 		}
 		pid, err := lockedBy(file, int64(at))
 		if err != nil {
-			return nil, false, fmt.Errorf("asking for the lock of slot %d of share %d of claim %s: %w", i, index, claimUID, err)
+			return nil, false, fmt.Errorf("asking for the lock of slot %d: %w", i, err)
 		}
 		if pid > 0 {
 			holders = append(holders, holder(pid, slot))

@@ -14,9 +14,11 @@ import (
 // ErrNoShare says that there is no such share, or that its page is not complete.
 var ErrNoShare = errors.New("there is no such share")
 
-// Words are those of a share's page that are decided from measurements.
+// Words are those of a share's page that say what it may hold.
 type Words struct {
 	MemoryLimit, Context, Overhead uint64
+	// ComputeShare is in hundredths of a percent.
+	ComputeShare uint32
 }
 
 // Words reads a share's page.
@@ -24,6 +26,7 @@ func (d *Door) Words(claimUID string, index int) (words Words, err error) {
 	err = d.onPage(claimUID, index, func(p *page) {
 		words = Words{
 			MemoryLimit: atomic.LoadUint64(&p.memoryLimit), Context: atomic.LoadUint64(&p.context), Overhead: atomic.LoadUint64(&p.overhead),
+			ComputeShare: atomic.LoadUint32(&p.computeShare),
 		}
 	})
 	return words, err

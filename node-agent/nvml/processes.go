@@ -122,5 +122,26 @@ func (d *Door) figures(device nvml.Device, graphics bool) ([]Figure, error) {
 	return found, nil
 }
 
+// MemoryUsed is how much of a GPU's memory is taken, whoever has it, what the driver keeps for itself left out.
+func (d *Door) MemoryUsed(ctx context.Context, gpuUUID string) (uint64, error) {
+	var used uint64
+	err := d.on(ctx, gpuUUID, func(device nvml.Device) error {
+		if d.has("nvmlDeviceGetMemoryInfo_v2") {
+			memory, ret := device.GetMemoryInfo_v2()
+			if !unsupported(ret) {
+				used = memory.Used
+				return failed("nvmlDeviceGetMemoryInfo_v2", ret)
+			}
+		}
+		memory, ret := device.GetMemoryInfo()
+		used = memory.Used
+		return failed("nvmlDeviceGetMemoryInfo", ret)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("asking how much memory of %s is taken: %w", gpuUUID, err)
+	}
+	return used, nil
+}
+
 // noMemoryFigure is NVML_VALUE_NOT_AVAILABLE in a process's memory.
 const noMemoryFigure = ^uint64(0)

@@ -3,6 +3,7 @@
 package violations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type node struct {
 	order []violation.Share
 	// filesystem is the device number of the shares' file system.
 	filesystem uint64
+	// ledgers are what their ledgers say, where they can be read.
+	ledgers map[violation.Share]limits.Ledger
 }
 
 // share is one that is held inside its processes.
@@ -41,10 +44,10 @@ type share struct {
 	id     violation.Share
 	claim  checkpoint.Claim
 	result checkpoint.Result
-	// device is the UUID of the GPU or MIG instance.
-	device string
-	action v1alpha1.ViolationAction
-	words  limits.Words
+	// device is the UUID of the GPU or MIG instance, pool the GPUPool that it is of.
+	device, pool string
+	action       v1alpha1.ViolationAction
+	words        limits.Words
 }
 
 // ofPod are the shares of the claims that a pod is known to have.
@@ -68,7 +71,7 @@ func (w *Watcher) node() (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the published devices: %w", err)
 	}
-	n := &node{shares: map[violation.Share]share{}}
+	n := &node{shares: map[violation.Share]share{}, ledgers: map[violation.Share]limits.Ledger{}}
 	var failed error
 	for _, claim := range recorded.Sorted() {
 		for _, r := range claim.Results {
@@ -81,8 +84,8 @@ func (w *Watcher) node() (*node, error) {
 			if r.Instance != nil {
 				s.device = r.Instance.UUID
 			}
-			if offered := published.ByUUID(r.GPU); offered != nil && offered.Form.OnViolation != "" {
-				s.action = offered.Form.OnViolation
+			if offered := published.ByUUID(r.GPU); offered != nil {
+				s.pool, s.action = offered.Form.Pool, cmp.Or(offered.Form.OnViolation, s.action)
 			}
 			s.words, err = w.Shares.Words(claim.UID, r.Index)
 			if errors.Is(err, limits.ErrNoShare) {
@@ -153,11 +156,14 @@ func (w *Watcher) register(n *node, l violation.Look) violation.Look {
 	known := map[violation.Share]map[int]limits.Holder{}
 	unclear := map[violation.Share]bool{}
 	for _, id := range n.order {
-		holders, all, err := w.Shares.HoldersWithin(id.ClaimUID, id.Index, ledgerTime)
+		ledger, err := w.Shares.Ledger(id.ClaimUID, id.Index, ledgerTime)
 		// A ledger that its tenant has cut short knows nobody.
-		unclear[id] = !all && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
+		unclear[id] = !ledger.All && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
+		if err == nil {
+			n.ledgers[id] = ledger
+		}
 		known[id] = map[int]limits.Holder{}
-		for _, h := range holders {
+		for _, h := range ledger.Holders {
 			known[id][h.PID] = h
 		}
 	}

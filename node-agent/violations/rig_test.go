@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
+	"github.com/sluice-gpu/sluice/node-agent/usage"
 	"github.com/sluice-gpu/sluice/node-agent/violations"
 )
 
@@ -45,6 +46,7 @@ type node struct {
 	saves     int
 	words     map[string]limits.Words
 	holders   map[string][]limits.Holder
+	ledgers   map[string]limits.Ledger
 	ledgerErr error
 	partial   bool
 	figures   map[string][]nvml.Figure
@@ -54,6 +56,7 @@ type node struct {
 	told      []string
 	killed    []int
 	changes   int
+	samples   []usage.Sample
 	watcher   *violations.Watcher
 }
 
@@ -62,7 +65,7 @@ func newNode(t *testing.T, claims ...string) *node {
 	n := &node{
 		t: t, clock: testclock.NewFakeClock(time.Unix(1000, 0)), dir: t.TempDir(), proc: t.TempDir(), action: v1alpha1.ViolationReport,
 		claims: map[string]checkpoint.Claim{}, words: map[string]limits.Words{}, holders: map[string][]limits.Holder{},
-		figures: map[string][]nvml.Figure{}, nvmlErr: map[string]error{},
+		figures: map[string][]nvml.Figure{}, ledgers: map[string]limits.Ledger{}, nvmlErr: map[string]error{},
 	}
 	for _, uid := range claims {
 		n.claims[uid] = checkpoint.Claim{
@@ -83,7 +86,7 @@ func (n *node) another() *violations.Watcher {
 		n.t.Fatal(err)
 	}
 	return &violations.Watcher{
-		Records: n, Hardware: n, Shares: n, Claims: n, Teller: n, Killer: n, Metrics: metrics, Proc: n.proc,
+		Records: n, Hardware: n, Shares: n, Claims: n, Teller: n, Killer: n, Metrics: metrics, Usage: n, Proc: n.proc,
 		Changed: func() { n.changes++ }, Clock: n.clock, Log: logr.Discard(),
 	}
 }
@@ -205,6 +208,8 @@ func (n *node) Figures(ctx context.Context, gpu, device string) ([]nvml.Figure, 
 	return n.figures[device], errors.Join(n.nvmlErr[device], ctx.Err())
 }
 
+func (n *node) Show(samples []usage.Sample) { n.samples = samples }
+
 func (n *node) Root() string { return n.dir }
 
 func (n *node) Words(claim string, _ int) (limits.Words, error) {
@@ -215,8 +220,10 @@ func (n *node) Words(claim string, _ int) (limits.Words, error) {
 	return words, nil
 }
 
-func (n *node) HoldersWithin(claim string, _ int, _ time.Duration) ([]limits.Holder, bool, error) {
-	return n.holders[claim], n.ledgerErr == nil && !n.partial, n.ledgerErr
+func (n *node) Ledger(claim string, _ int, _ time.Duration) (limits.Ledger, error) {
+	ledger := n.ledgers[claim]
+	ledger.Holders, ledger.All = n.holders[claim], n.ledgerErr == nil && !n.partial
+	return ledger, n.ledgerErr
 }
 
 func (n *node) Get(_ context.Context, namespace, name string) (*resourceapi.ResourceClaim, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 	"github.com/sluice-gpu/sluice/node-agent/limits"
 	"github.com/sluice-gpu/sluice/node-agent/nvml"
+	"github.com/sluice-gpu/sluice/node-agent/usage"
 )
 
 // Period is the time between two looks. What is wrong at two of them is found within 10 s, the time that looking takes included.
@@ -45,7 +46,7 @@ type Hardware interface {
 type Shares interface {
 	Root() string
 	Words(claimUID string, index int) (limits.Words, error)
-	HoldersWithin(claimUID string, index int, budget time.Duration) (holders []limits.Holder, all bool, err error)
+	Ledger(claimUID string, index int, budget time.Duration) (limits.Ledger, error)
 }
 
 // Claims reads claims; nil where there is none of the name.
@@ -62,6 +63,11 @@ type Teller interface {
 type Killer interface {
 	// Kill kills a process if, right before, it is still the one that is meant.
 	Kill(pid int, still func() bool) error
+}
+
+// Usage shows what shares hold.
+type Usage interface {
+	Show(samples []usage.Sample)
 }
 
 // Report is what the looks have shown.
@@ -85,6 +91,7 @@ type Watcher struct {
 	Teller   Teller
 	Killer   Killer
 	Metrics  *Metrics
+	Usage    Usage
 	// Proc is the node's procfs.
 	Proc string
 	// Changed is called when a look shows something else than the one before.
@@ -162,6 +169,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	w.memory, found = violation.Judge(w.memory, l, w.Clock.Now())
 	w.looks++
 	killed := w.act(n, found)
+	w.Usage.Show(samples(n, l, found))
 	w.publish(ctx, n, found, killed)
 	return errors.Join(failed, w.save())
 }

@@ -19,13 +19,17 @@ type metrics struct {
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"namespace", "quota", "resource"})
-	}
+	labels := []string{"namespace", "quota", "resource"}
 	m := &metrics{
-		used:     gauge("sluice_quota_used", "What allocated claims hold of a quota; memory in bytes."),
-		hard:     gauge("sluice_quota_hard", "The most that a quota allows; memory in bytes."),
-		borrowed: gauge("sluice_quota_borrowed", "What is held above a quota's guarantee; memory in bytes."),
+		used: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_quota_used", Help: "What allocated claims hold of a quota; memory in bytes, compute in percent of one GPU.",
+		}, labels),
+		hard: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_quota_hard", Help: "The most that a quota allows; memory in bytes, compute in percent of one GPU.",
+		}, labels),
+		borrowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_quota_borrowed", Help: "What is held above a quota's guarantee; memory in bytes, compute in percent of one GPU.",
+		}, labels),
 	}
 	for _, c := range []prometheus.Collector{m.used, m.hard, m.borrowed} {
 		if err := registerer.Register(c); err != nil {
