@@ -54,10 +54,10 @@ test: test-unit test-rules test-fakegpu test-interceptor test-lab test-chart tes
 ##@ Build
 
 .PHONY: build
-build: interceptor ## Build the manager (static), the node agent and the CDI hooks into bin/, and the library.
+build: interceptor ## Build the manager (static), the node agent and the CDI hooks, ours and NVIDIA's, into bin/, and the library.
 	CGO_ENABLED=0 $(GO) build -o $(BIN)/manager ./cmd/manager
 	$(GO) build -o $(BIN)/node-agent ./cmd/node-agent
-	CGO_ENABLED=0 $(GO) build -o $(BIN)/sluice-cdi-hook ./cmd/sluice-cdi-hook
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o $(BIN)/sluice-cdi-hook ./cmd/sluice-cdi-hook
 	$(GO) build -o $(BIN)/nvidia-cdi-hook github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook
 
 .PHONY: interceptor
