@@ -201,8 +201,7 @@ func containsAll(text string, parts []string) bool {
 func (s *scene) told(p *corev1.Pod, reason, says string) {
 	s.Helper()
 	s.wait(fmt.Sprintf("pod %s is told %s: %s", p.Name, reason, says), func(ctx context.Context) (bool, error) {
-		found, err := s.hears(ctx, p, reason, says)
-		return found, err
+		return s.hears(ctx, p, reason, says)
 	})
 }
 
