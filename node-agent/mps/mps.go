@@ -38,7 +38,7 @@ const (
 
 var (
 	// ErrNoProgram says that the driver has no nvidia-cuda-mps-control.
-	ErrNoProgram = errors.New("the driver has no nvidia-cuda-mps-control")
+	ErrNoProgram = errors.New("the driver has no nvidia-cuda-mps-control: install it on the node, it comes with the tools of the driver, or choose another sharing.mode")
 	// ErrNoDaemon says that a device has no daemon that answers.
 	ErrNoDaemon = errors.New("the MPS daemon does not run")
 	// ErrBadDir says that the directory of the daemons is where they cannot see it.

@@ -43,19 +43,19 @@ func (w ward) taints(ctx context.Context) (map[string]string, error) {
 // minorOf is the number of the GPU that a pod has.
 func (w ward) minorOf(p *corev1.Pod) int {
 	w.Helper()
-	for _, status := range p.Status.ResourceClaimStatuses {
-		var claim resourceapi.ResourceClaim
-		if err := cluster.Client.Get(w.Context(), client.ObjectKey{Namespace: p.Namespace, Name: *status.ResourceClaimName}, &claim); err != nil {
-			w.Fatal(err)
-		}
-		var minor int
-		if _, err := fmt.Sscanf(claim.Status.Allocation.Devices.Results[0].Device, "gpu-%d", &minor); err != nil {
-			w.Fatal(err)
-		}
-		return minor
+	if len(p.Status.ResourceClaimStatuses) != 1 {
+		w.Fatalf("pod %s has claims %v", p.Name, p.Status.ResourceClaimStatuses)
 	}
-	w.Fatalf("pod %s has no claim", p.Name)
-	return 0
+	var claim resourceapi.ResourceClaim
+	key := client.ObjectKey{Namespace: p.Namespace, Name: *p.Status.ResourceClaimStatuses[0].ResourceClaimName}
+	if err := cluster.Client.Get(w.Context(), key, &claim); err != nil {
+		w.Fatal(err)
+	}
+	var minor int
+	if _, err := fmt.Sscanf(claim.Status.Allocation.Devices.Results[0].Device, "gpu-%d", &minor); err != nil {
+		w.Fatal(err)
+	}
+	return minor
 }
 
 func TestOneLostGPUOfEightTakesNothingElseWithIt(t *testing.T) {

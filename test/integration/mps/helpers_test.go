@@ -53,17 +53,20 @@ func newScene(t *testing.T, name string, mig bool, pool *builders.Pool) *scene {
 	if s.dir, err = cluster.MPSDir(name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		for _, pid := range s.daemons() { // of a test that failed: those of others are gone by now
-			t.Errorf("the MPS daemon %d is left", pid)
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		if err := cluster.RemoveNode(context.Background(), name); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(s.removeNode)
 	s.create(pool.Obj())
 	return s
+}
+
+// removeNode takes the node away, and what a test that failed has left of MPS on it.
+func (s *scene) removeNode() {
+	for _, pid := range s.daemons() {
+		s.Errorf("the MPS daemon %d is left", pid)
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	if err := cluster.RemoveNode(context.Background(), s.name); err != nil {
+		s.Error(err)
+	}
 }
 
 // create creates an object and removes it when the test ends; a pod is waited for, and so is what it had.
@@ -201,8 +204,7 @@ func containsAll(text string, parts []string) bool {
 func (s *scene) told(p *corev1.Pod, reason, says string) {
 	s.Helper()
 	s.wait(fmt.Sprintf("pod %s is told %s: %s", p.Name, reason, says), func(ctx context.Context) (bool, error) {
-		found, err := s.hears(ctx, p, reason, says)
-		return found, err
+		return s.hears(ctx, p, reason, says)
 	})
 }
 
