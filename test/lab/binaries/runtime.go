@@ -114,16 +114,17 @@ type HostPrograms struct {
 	CNI string
 }
 
-// FindHostPrograms finds what a machine takes from the host; the error names the packages of what is missing.
-func FindHostPrograms() (HostPrograms, error) {
+// FindHostPrograms finds what a machine takes from the host, or from the directory of programs given, where that has it: runc,
+// and the plugins below cni. The error names the packages of what is missing.
+func FindHostPrograms(given string) (HostPrograms, error) {
 	var found HostPrograms
-	for _, path := range []string{"/usr/sbin/runc", "/usr/bin/runc", "/usr/local/sbin/runc", "/usr/local/bin/runc"} {
+	for _, path := range []string{filepath.Join(given, "runc"), "/usr/sbin/runc", "/usr/bin/runc", "/usr/local/sbin/runc", "/usr/local/bin/runc"} {
 		if _, err := exec.LookPath(path); err == nil {
 			found.Runc = path
 			break
 		}
 	}
-	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin"} {
+	for _, dir := range []string{filepath.Join(given, "cni"), "/usr/lib/cni", "/opt/cni/bin"} {
 		if _, err := exec.LookPath(filepath.Join(dir, "bridge")); err == nil {
 			found.CNI = dir
 			break

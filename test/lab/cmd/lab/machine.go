@@ -98,7 +98,7 @@ func machinePrograms(cmd *cobra.Command, dir cluster.Dir, spec *machine.Spec) er
 	if spec.Runtime, err = ensureRuntime(cmd); err != nil {
 		return err
 	}
-	spec.Host, err = binaries.FindHostPrograms()
+	spec.Host, err = binaries.FindHostPrograms(spec.Programs)
 	return err
 }
 
