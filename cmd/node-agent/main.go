@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -35,7 +36,7 @@ import (
 
 // flags are what the command line says, beyond what goes into the agent's configuration as it is.
 type flags struct {
-	kubeconfig, podUID            string
+	kubeconfig, podUID, shareSize string
 	bootIDFile                    string
 	healthAddress, metricsAddress string
 	resync                        time.Duration
@@ -97,6 +98,7 @@ func parse() *flags {
 	set.StringVar(&f.agent.MPSNamespace, "mps-namespace", "/proc/1/ns/mnt", "Mount namespace in which MPS daemons are started, the node's; empty: the agent's.")
 	set.StringVar(&f.agent.StateDir, "state-dir", "/var/lib/sluice", "Directory of the checkpoint; it must survive a restart of the node.")
 	set.StringVar(&f.agent.ShareDir, "share-dir", "/run/sluice", "Directory of the shares; a tmpfs.")
+	set.StringVar(&f.shareSize, "share-size", "0", "Size of the tmpfs that the agent mounts at --share-dir, such as 256Mi, where there is none; 0: --share-dir is on one.")
 	set.StringVar(&f.agent.LibraryPath, "library", "/usr/lib/sluice/libsluice.so", "Library that holds shares inside their processes; empty: shares are only counted.")
 	set.StringVar(&f.agent.CDIDir, "cdi-dir", "/var/run/cdi", "Directory of CDI specs that the container runtime reads.")
 	set.StringVar(&f.agent.CDIHookPath, "cdi-hook-path", "", "nvidia-cdi-hook as the container runtime sees it. Default: a copy of --cdi-hook that the agent places on the node.")
@@ -124,6 +126,14 @@ func configure(f *flags, log logr.Logger) (agent.Config, *prometheus.Registry, e
 	if c.DevRoot == "" {
 		c.DevRoot = c.DriverRoot
 	}
+	size, err := resource.ParseQuantity(f.shareSize)
+	if err != nil {
+		return c, nil, fmt.Errorf("reading --share-size: %w", err)
+	}
+	if size.Sign() < 0 {
+		return c, nil, fmt.Errorf("--share-size is negative: %s", f.shareSize)
+	}
+	c.ShareBytes = size.Value()
 	bootID, err := os.ReadFile(f.bootIDFile)
 	if err != nil {
 		return c, nil, fmt.Errorf("reading the boot ID: %w", err)

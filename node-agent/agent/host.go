@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-gpu/sluice/node-agent/cdi"
 	"github.com/sluice-gpu/sluice/node-agent/hostbin"
 	"github.com/sluice-gpu/sluice/node-agent/mps"
+	"github.com/sluice-gpu/sluice/node-agent/sharefs"
 )
 
 // seen is where the agent finds a path of the node. In a container the node's root directory is mounted somewhere else.
@@ -21,6 +22,18 @@ func (c *Config) mpsDriverRoot() string {
 		return c.seen(c.DriverRoot)
 	}
 	return c.DriverRoot
+}
+
+// mountShares gives the shares a file system of their own, where the agent is to.
+func mountShares(c Config) error {
+	if c.ShareBytes == 0 {
+		return nil
+	}
+	mounted, err := sharefs.Mount(c.ShareDir, c.ShareBytes)
+	if mounted {
+		c.Log.Info("Mounted a tmpfs for the shares", "directory", c.ShareDir, "bytes", c.ShareBytes)
+	}
+	return err
 }
 
 // daemons is the door to MPS.

@@ -49,6 +49,8 @@ type Config struct {
 	DriverRoot, DevRoot string
 	// StateDir holds the checkpoint, ShareDir the shares, CDIDir the CDI specs.
 	StateDir, ShareDir, CDIDir string
+	// ShareBytes is the size of the tmpfs that the agent mounts at ShareDir; 0: it is on one.
+	ShareBytes int64
 	// PluginsDir and RegistrarDir are kubelet's.
 	PluginsDir, RegistrarDir string
 	// LibraryPath is libsluice.so as it is installed with the agent; "" leaves shares without it.
@@ -253,6 +255,9 @@ type doors struct {
 
 func openDoors(c Config, driver *Driver) (doors, error) {
 	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: daemons(c)}
+	if err := mountShares(c); err != nil {
+		return d, err
+	}
 	hooks, err := programs(c)
 	if err != nil {
 		return d, err

@@ -244,6 +244,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a relative directory":           {`agent.driverRoot="run/nvidia"`, "/agent/driverRoot"},
 		"no replica":                     {`manager.replicas=0`, "/manager/replicas"},
 		"a number for a text":            {`image.tag=1`, "/image/tag"},
+		"no size":                        {`agent.shareSize="much"`, "/agent/shareSize"},
 		"an unknown pull policy":         {`image.pullPolicy="Sometimes"`, "/image/pullPolicy"},
 		"no duration":                    {`manager.drainSettle="soon"`, "/manager/drainSettle"},
 		"an environment without names":   {`agent.extraEnv=[{"value":"x"}]`, "/agent/extraEnv"},

@@ -96,6 +96,9 @@ func TestUninstall(t *testing.T) {
 	if files(t, whole) == "" {
 		t.Fatal("the agent has no files: there would be nothing to remove")
 	}
+	if mounts, err := lab.On(t.Context(), whole, "grep", " /run/sluice ", "/proc/self/mountinfo"); err != nil || !strings.Contains(mounts, "- tmpfs sluice ") {
+		t.Errorf("the shares are not on a tmpfs of their own: %v\n%s", err, mounts)
+	}
 	refused := lab.Uninstall(t.Context())
 	said, err := lab.Kubectl(t.Context(), "logs", "job/sluice-uninstall", "--namespace", stack.Namespace)
 	if refused == nil || err != nil || !strings.Contains(said, "GPUs are in use by claim") || !strings.Contains(said, "(pod tenant)") {
