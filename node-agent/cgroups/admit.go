@@ -38,16 +38,18 @@ func (k *Keeper) Admit(ctx context.Context, q hook.Question) error {
 	}
 	ref := checkpoint.ShareRef{ClaimUID: q.Claim, Result: q.Result}
 	outcome, err := k.change(ctx, claims, func(l *checkpoint.Limits) { enter(l, cgroup, inode, ref) })
-	if err == nil {
-		err = outcome.of(result.GPU, cgroup, memlimits.Pod(cgroup))
-	}
-	if err == nil || result.MustHold || !conclusive(err) {
+	if err != nil {
 		return err
 	}
-	if failed := k.fallBack(result, ref, err); failed != nil {
-		return failed
+	failed := outcome.of(result.GPU, cgroup, memlimits.Pod(cgroup))
+	refusal := errors.Join(failed...)
+	if result.MustHold || slices.ContainsFunc(failed, func(err error) bool { return !conclusive(err) }) || refusal == nil {
+		return refusal
 	}
-	return k.leaveOut(ctx, claims, cgroup, ref, outcome, explain(err))
+	if err := k.fallBack(result, ref, refusal); err != nil {
+		return err
+	}
+	return k.leaveOut(ctx, claims, cgroup, ref, outcome, explain(refusal))
 }
 
 // resultOf finds what the container is to have.

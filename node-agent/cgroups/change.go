@@ -20,12 +20,14 @@ import (
 type outcome map[memlimits.Target]error
 
 // of is what went wrong with some cgroups on a GPU.
-func (o outcome) of(gpu string, cgroups ...string) error {
+func (o outcome) of(gpu string, cgroups ...string) []error {
 	var failed []error
 	for _, c := range cgroups {
-		failed = append(failed, o[memlimits.Target{GPU: gpu, Cgroup: c}])
+		if err := o[memlimits.Target{GPU: gpu, Cgroup: c}]; err != nil {
+			failed = append(failed, err)
+		}
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
 // all is everything that went wrong.
