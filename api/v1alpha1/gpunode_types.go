@@ -137,7 +137,7 @@ type GPUNodeSpec struct {
 	// leave asks the agent to remove all that it keeps on the node, once no pool holds a GPU of it and no claim is prepared
 	// there: Sluice is being uninstalled. Set by `manager uninstall`. Unset: the node stays.
 	// +optional
-	Leave bool `json:"leave,omitempty"`
+	Leave *bool `json:"leave,omitempty"`
 }
 
 // GPUDecision says what one GPU is to be. Written by the manager.
@@ -560,7 +560,7 @@ func (n *GPUNode) Decisions() []GPUDecision {
 }
 
 // Leaving is true where the agent is to leave the node.
-func (n *GPUNode) Leaving() bool { return n.Spec != nil && n.Spec.Leave }
+func (n *GPUNode) Leaving() bool { return n.Spec != nil && n.Spec.Leave != nil && *n.Spec.Leave }
 
 // MemoryBytes is what CUDA can use of the GPU, 0 where the agent has not said.
 func (g *GPUStatus) MemoryBytes() int64 {

@@ -113,17 +113,14 @@ func main() {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	ctx := ctrl.SetupSignalHandler()
+	var err error
 	if leaves {
-		exitOn(runUninstall(ctx, away, logger), "Sluice is not uninstalled")
-		return
+		err = runUninstall(ctx, away, logger)
+	} else {
+		err = run(ctx, c)
 	}
-	exitOn(run(ctx, c), "The manager ends")
-}
-
-// exitOn ends the program where there is an error.
-func exitOn(err error, what string) {
 	if err != nil {
-		ctrl.Log.Error(err, what)
+		logger.Error(err, "The manager ends")
 		os.Exit(1)
 	}
 }

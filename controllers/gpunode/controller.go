@@ -191,13 +191,21 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
+// leave is what a GPUNode says of leaving, which is not decided here.
+func leave(node *v1alpha1.GPUNode) *bool {
+	if node.Spec == nil {
+		return nil
+	}
+	return node.Spec.Leave
+}
+
 // write changes the spec where the decisions differ, and has the finalizer stand before any decision does. It reports a
 // conflict where the object is newer than what was decided on.
 func (r *Reconciler) write(ctx context.Context, node *v1alpha1.GPUNode, decisions []v1alpha1.GPUDecision) (conflict bool, err error) {
 	changed := node.DeepCopy()
 	differs := !apiequality.Semantic.DeepEqual(node.Decisions(), decisions)
 	if differs {
-		changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions, Leave: node.Leaving()}
+		changed.Spec = &v1alpha1.GPUNodeSpec{GPUs: decisions, Leave: leave(node)}
 	}
 	unprotected := len(decisions) > 0 && node.DeletionTimestamp.IsZero() &&
 		controllerutil.AddFinalizer(changed, v1alpha1.NodeFinalizer)

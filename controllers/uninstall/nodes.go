@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
@@ -48,7 +49,7 @@ func (o Options) ask(ctx context.Context, node *v1alpha1.GPUNode) error {
 	if changed.Spec == nil {
 		changed.Spec = &v1alpha1.GPUNodeSpec{}
 	}
-	changed.Spec.Leave = true
+	changed.Spec.Leave = ptr.To(true)
 	if err := client.IgnoreNotFound(o.Client.Patch(ctx, changed, client.MergeFrom(node))); err != nil {
 		return fmt.Errorf("asking the agent of node %s to leave: %w", node.Name, err)
 	}

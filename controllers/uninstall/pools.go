@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,14 +47,14 @@ func (o Options) deletePools(ctx context.Context) error {
 func standing(pools []v1alpha1.GPUPool) []string {
 	var found []string
 	for _, pool := range pools {
-		text := pool.Name
-		for _, c := range pool.Status.Conditions {
-			if c.Status == metav1.ConditionFalse && c.Message != "" {
-				text += " (" + c.Message + ")"
-				break
-			}
+		at := slices.IndexFunc(pool.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Status == metav1.ConditionFalse && c.Message != ""
+		})
+		if at < 0 {
+			found = append(found, pool.Name)
+			continue
 		}
-		found = append(found, text)
+		found = append(found, fmt.Sprintf("%s (%s)", pool.Name, pool.Status.Conditions[at].Message))
 	}
 	return found
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 )
 
-func claim(name string, drivers []string, pods ...string) resourceapi.ResourceClaim {
-	c := resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+func claim(drivers []string, pods ...string) resourceapi.ResourceClaim {
+	c := resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a"}}
 	if drivers != nil {
 		c.Status.Allocation = &resourceapi.AllocationResult{}
 	}
@@ -31,11 +31,11 @@ func TestTenants(t *testing.T) {
 		claim resourceapi.ResourceClaim
 		want  []string
 	}{
-		"a claim that waits holds nothing":        {claim: claim("a", nil)},
-		"another driver's devices are not asked":  {claim: claim("a", []string{"gpu.example.com"})},
-		"a claim that nobody uses holds a device": {claim: claim("a", []string{v1alpha1.DriverName}), want: []string{"claim team/a"}},
+		"a claim that waits holds nothing":        {claim: claim(nil)},
+		"another driver's devices are not asked":  {claim: claim([]string{"gpu.example.com"})},
+		"a claim that nobody uses holds a device": {claim: claim([]string{v1alpha1.DriverName}), want: []string{"claim team/a"}},
 		"a claim is known by its pods": {
-			claim: claim("a", []string{"gpu.example.com", v1alpha1.DriverName}, "one", "two"), want: []string{"claim team/a (pod one, two)"},
+			claim: claim([]string{"gpu.example.com", v1alpha1.DriverName}, "one", "two"), want: []string{"claim team/a (pod one, two)"},
 		},
 	}
 	for name, tc := range cases {

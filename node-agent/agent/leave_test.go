@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/checkpoint"
 )
 
 // leaves asks the rig's agent to leave.
 func (r *rig) leaves() {
-	r.gpuNode.Spec.Leave = true
+	r.gpuNode.Spec.Leave = ptr.To(true)
 	r.gpuNode.Generation++
 }
 

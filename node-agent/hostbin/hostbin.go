@@ -46,11 +46,11 @@ func (d Door) Place(source string) (string, error) {
 
 // sound is true where a copy is there as it is to be. A crash of the node may have taken its content.
 func sound(path string, data []byte) bool {
-	info, err := os.Lstat(path)
+	info, err := os.Lstat(path) //nolint:gosec // below a directory that the agent is configured with
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != execMode {
 		return false
 	}
-	there, err := os.ReadFile(path)
+	there, err := os.ReadFile(path) //nolint:gosec // below a directory that the agent is configured with
 	return err == nil && bytes.Equal(there, data)
 }
 

@@ -15,7 +15,7 @@ import (
 
 func TestOwnTmpfs(t *testing.T) {
 	const (
-		bind = "501 480 0:25 /sluice /run/sluice rw,nosuid,nodev shared:13 - tmpfs tmpfs rw,size=3276800k,mode=755"
+		bind = "501 480 0:25 /sluice /run/sluice rw,nosuid,nodev shared:13 - tmpfs none rw,size=3276800k,mode=755"
 		own  = "502 501 0:61 / /run/sluice rw,nosuid,nodev shared:210 - tmpfs sluice rw,size=262144k,mode=711"
 		disk = "503 480 8:1 / /run/sluice rw - ext4 /dev/sda1 rw"
 	)
@@ -23,7 +23,7 @@ func TestOwnTmpfs(t *testing.T) {
 		lines []string
 		want  bool
 	}{
-		"nothing is mounted there":         {lines: []string{"480 1 0:25 / /run rw shared:13 - tmpfs tmpfs rw"}},
+		"nothing is mounted there":         {lines: []string{"480 1 0:25 / /run rw shared:13 - tmpfs none rw"}},
 		"a directory of the node's /run":   {lines: []string{bind}},
 		"a tmpfs over such a directory":    {lines: []string{bind, own}, want: true},
 		"a tmpfs of an earlier agent":      {lines: []string{own}, want: true},

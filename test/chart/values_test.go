@@ -4,6 +4,7 @@ package chart
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,7 +114,7 @@ func TestAgentValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set, container := agentOf(t, chart(t, namespace, tc.values...))
 			for _, want := range tc.args {
-				if !contains(container.Args, want) {
+				if !slices.Contains(container.Args, want) {
 					t.Errorf("no argument %s in %v", want, container.Args)
 				}
 			}
@@ -132,15 +133,6 @@ func TestAgentValues(t *testing.T) {
 			}
 		})
 	}
-}
-
-func contains(list []string, want string) bool {
-	for _, one := range list {
-		if one == want {
-			return true
-		}
-	}
-	return false
 }
 
 func TestAgentOverlapsItsSuccessor(t *testing.T) {
