@@ -120,11 +120,11 @@ func (n *node) start(p process) {
 		n.t.Fatal(err)
 	}
 	var mounts strings.Builder
-	mounts.WriteString("22 1 0:1 / /proc rw - proc proc rw\n")
+	mounts.WriteString("22 1 0:1 / /proc rw - proc none rw\n")
 	for _, claim := range p.mounts {
-		fmt.Fprintf(&mounts, "30 22 %d:%d /some/where/%s/0/limits /run/x\\040y/limits ro - tmpfs tmpfs rw\n", unix.Major(stat.Dev), unix.Minor(stat.Dev), claim)
+		fmt.Fprintf(&mounts, "30 22 %d:%d /some/where/%s/0/limits /run/x\\040y/limits ro - tmpfs none rw\n", unix.Major(stat.Dev), unix.Minor(stat.Dev), claim)
 		// Another file system's is somebody's own.
-		fmt.Fprintf(&mounts, "31 22 99:99 /not-%s/0/limits /run/z ro - tmpfs tmpfs rw\n", claim)
+		fmt.Fprintf(&mounts, "31 22 99:99 /not-%s/0/limits /run/z ro - tmpfs none rw\n", claim)
 	}
 	n.write(p.pid, "mountinfo", mounts.String())
 	if p.library {
