@@ -61,6 +61,11 @@ func (n *node) ofPod(uid string) []violation.Share {
 	return found
 }
 
+// has is true where a claim has a share.
+func (n *node) has(claimUID string) bool {
+	return slices.ContainsFunc(n.order, func(id violation.Share) bool { return id.ClaimUID == claimUID })
+}
+
 // node reads which shares there are.
 func (w *Watcher) node() (*node, error) {
 	recorded, err := w.Records.Claims()

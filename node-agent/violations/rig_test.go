@@ -37,7 +37,7 @@ const (
 
 // node is all that a watcher looks at: shares of 2 GiB of one GPU, and a procfs made of files.
 type node struct {
-	t         *testing.T
+	t         testing.TB
 	clock     *testclock.FakeClock
 	dir, proc string
 	claims    map[string]checkpoint.Claim
@@ -60,7 +60,7 @@ type node struct {
 	watcher   *violations.Watcher
 }
 
-func newNode(t *testing.T, claims ...string) *node {
+func newNode(t testing.TB, claims ...string) *node {
 	t.Helper()
 	n := &node{
 		t: t, clock: testclock.NewFakeClock(time.Unix(1000, 0)), dir: t.TempDir(), proc: t.TempDir(), action: v1alpha1.ViolationReport,
