@@ -5,6 +5,7 @@ package violation_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,14 +58,15 @@ func one(limit uint64, processes ...violation.Process) violation.Look {
 func said(f violation.Findings) []string {
 	list := []string{}
 	for _, v := range f.Violations {
-		text := fmt.Sprintf("%s %s held %d limit %d since %d", v.Share.ClaimUID, v.Reason, v.Held/mebi, v.Limit/mebi, v.Since.Unix()/3)
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s %s held %d limit %d since %d", v.Share.ClaimUID, v.Reason, v.Held/mebi, v.Limit/mebi, v.Since.Unix()/3)
 		for _, p := range v.Unregistered {
-			text += " past " + p.Name
+			text.WriteString(" past " + p.Name)
 		}
 		for _, p := range v.Offenders {
-			text += fmt.Sprintf(" end %d", p.ID.PID)
+			fmt.Fprintf(&text, " end %d", p.ID.PID)
 		}
-		list = append(list, text)
+		list = append(list, text.String())
 	}
 	for _, u := range f.Unverified {
 		list = append(list, "unverified "+u.Share.ClaimUID+u.Why+" "+u.Process.Name)

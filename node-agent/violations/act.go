@@ -90,7 +90,7 @@ func (s Signals) Kill(pid int, still func() bool) error {
 	if err != nil {
 		return fmt.Errorf("opening process %d: %w", pid, err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // it was only signalled through
+	defer unix.Close(fd)
 	if !still() {
 		return os.ErrProcessDone
 	}

@@ -61,6 +61,11 @@ func (n *node) ofPod(uid string) []violation.Share {
 	return found
 }
 
+// has is true where a claim has a share.
+func (n *node) has(claimUID string) bool {
+	return slices.ContainsFunc(n.order, func(id violation.Share) bool { return id.ClaimUID == claimUID })
+}
+
 // node reads which shares there are.
 func (w *Watcher) node() (*node, error) {
 	recorded, err := w.Records.Claims()
@@ -153,20 +158,7 @@ func (w *Watcher) processes(n *node, device string, figures []nvml.Figure) []vio
 // register says which processes the library knows, and adds those that it knows to hold something and NVML does not list. Those
 // that have ended meanwhile are left out.
 func (w *Watcher) register(n *node, l violation.Look) violation.Look {
-	known := map[violation.Share]map[int]limits.Holder{}
-	unclear := map[violation.Share]bool{}
-	for _, id := range n.order {
-		ledger, err := w.Shares.Ledger(id.ClaimUID, id.Index, ledgerTime)
-		// A ledger that its tenant has cut short knows nobody.
-		unclear[id] = !ledger.All && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
-		if err == nil {
-			n.ledgers[id] = ledger
-		}
-		known[id] = map[int]limits.Holder{}
-		for _, h := range ledger.Holders {
-			known[id][h.PID] = h
-		}
-	}
+	known, unclear := w.ledgers(n)
 	listed := map[string]map[int]bool{}
 	var living []violation.Process
 	for _, p := range l.Processes {
@@ -185,20 +177,44 @@ func (w *Watcher) register(n *node, l violation.Look) violation.Look {
 	}
 	for _, id := range n.order {
 		s := n.shares[id]
-		if _, blind := l.Blind[s.device]; blind {
-			continue
-		}
-		for pid, h := range known[id] {
-			start, err := procs.Start(w.Proc, pid)
-			if err != nil || listed[s.device][pid] || h.Held < max(s.words.Context, 1) {
-				continue
-			}
-			living = append(living, violation.Process{
-				ID: violation.PID{PID: pid, Start: start}, Device: s.device, Name: procs.Name(w.Proc, pid), Shares: []violation.Share{id}, Registered: true,
-			})
+		if _, blind := l.Blind[s.device]; !blind {
+			living = append(living, w.unlisted(s, known[id], listed[s.device])...)
 		}
 	}
 	slices.SortStableFunc(living, func(a, b violation.Process) int { return a.ID.PID - b.ID.PID })
 	l.Processes = living
 	return l
+}
+
+// ledgers reads who is in each ledger. It is unclear where not everybody could be found.
+func (w *Watcher) ledgers(n *node) (known map[violation.Share]map[int]limits.Holder, unclear map[violation.Share]bool) {
+	known, unclear = map[violation.Share]map[int]limits.Holder{}, map[violation.Share]bool{}
+	for _, id := range n.order {
+		ledger, err := w.Shares.Ledger(id.ClaimUID, id.Index, ledgerTime)
+		// A ledger that its tenant has cut short knows nobody.
+		unclear[id] = !ledger.All && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
+		if err == nil {
+			n.ledgers[id] = ledger
+		}
+		known[id] = map[int]limits.Holder{}
+		for _, h := range ledger.Holders {
+			known[id][h.PID] = h
+		}
+	}
+	return known, unclear
+}
+
+// unlisted are the processes of a share that hold something by their ledger, and that NVML does not list.
+func (w *Watcher) unlisted(s share, known map[int]limits.Holder, listed map[int]bool) []violation.Process {
+	var found []violation.Process
+	for pid, h := range known {
+		start, err := procs.Start(w.Proc, pid)
+		if err != nil || listed[pid] || h.Held < max(s.words.Context, 1) {
+			continue
+		}
+		found = append(found, violation.Process{
+			ID: violation.PID{PID: pid, Start: start}, Device: s.device, Name: procs.Name(w.Proc, pid), Shares: []violation.Share{s.id}, Registered: true,
+		})
+	}
+	return found
 }

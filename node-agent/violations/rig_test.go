@@ -37,7 +37,7 @@ const (
 
 // node is all that a watcher looks at: shares of 2 GiB of one GPU, and a procfs made of files.
 type node struct {
-	t         *testing.T
+	t         testing.TB
 	clock     *testclock.FakeClock
 	dir, proc string
 	claims    map[string]checkpoint.Claim
@@ -60,7 +60,7 @@ type node struct {
 	watcher   *violations.Watcher
 }
 
-func newNode(t *testing.T, claims ...string) *node {
+func newNode(t testing.TB, claims ...string) *node {
 	t.Helper()
 	n := &node{
 		t: t, clock: testclock.NewFakeClock(time.Unix(1000, 0)), dir: t.TempDir(), proc: t.TempDir(), action: v1alpha1.ViolationReport,
@@ -120,11 +120,11 @@ func (n *node) start(p process) {
 		n.t.Fatal(err)
 	}
 	var mounts strings.Builder
-	mounts.WriteString("22 1 0:1 / /proc rw - proc proc rw\n")
+	mounts.WriteString("22 1 0:1 / /proc rw - proc none rw\n")
 	for _, claim := range p.mounts {
-		fmt.Fprintf(&mounts, "30 22 %d:%d /some/where/%s/0/limits /run/x\\040y/limits ro - tmpfs tmpfs rw\n", unix.Major(stat.Dev), unix.Minor(stat.Dev), claim)
+		fmt.Fprintf(&mounts, "30 22 %d:%d /some/where/%s/0/limits /run/x\\040y/limits ro - tmpfs none rw\n", unix.Major(stat.Dev), unix.Minor(stat.Dev), claim)
 		// Another file system's is somebody's own.
-		fmt.Fprintf(&mounts, "31 22 99:99 /not-%s/0/limits /run/z ro - tmpfs tmpfs rw\n", claim)
+		fmt.Fprintf(&mounts, "31 22 99:99 /not-%s/0/limits /run/z ro - tmpfs none rw\n", claim)
 	}
 	n.write(p.pid, "mountinfo", mounts.String())
 	if p.library {

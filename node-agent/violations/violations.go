@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -212,6 +213,7 @@ func (w *Watcher) publish(ctx context.Context, n *node, found violation.Findings
 	}
 	w.tell(ctx, n, said, killed)
 	w.said = said
+	maps.DeleteFunc(w.pods, func(uid string, _ podsOf) bool { return !n.has(uid) })
 	w.Metrics.found(report)
 	w.mu.Lock()
 	before := w.report

@@ -59,7 +59,7 @@ func TestTheListIsThatOfTheCode(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(page), 0o600); err != nil { //nolint:gosec // G703: the page of this repository
 			t.Fatal(err)
 		}
 	}
