@@ -81,7 +81,6 @@ const (
 func Run(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-
 	cluster, kube, err := clients(c)
 	if err != nil {
 		return err
