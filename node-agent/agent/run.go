@@ -85,7 +85,6 @@ const (
 func Run(ctx context.Context, c Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-
 	cluster, kube, err := clients(c)
 	if err != nil {
 		return err

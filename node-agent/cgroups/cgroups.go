@@ -128,8 +128,8 @@ func (k *Keeper) inode(cgroup string) (uint64, bool) {
 	return stat.Ino, true
 }
 
-// is is true where the cgroup is still the one that had the number.
-func (k *Keeper) is(cgroup string, inode uint64) bool {
+// same is true where the cgroup is still the one that had the number.
+func (k *Keeper) same(cgroup string, inode uint64) bool {
 	now, there := k.inode(cgroup)
 	return there && now == inode
 }

@@ -77,7 +77,7 @@ func (k *Keeper) change(ctx context.Context, claims checkpoint.Claims, edit func
 
 // sweep forgets the containers whose cgroups are gone, and the shares that are not prepared any more.
 func (k *Keeper) sweep(record *checkpoint.Limits, claims checkpoint.Claims) {
-	record.Containers = slices.DeleteFunc(record.Containers, func(c checkpoint.Container) bool { return !k.is(c.Cgroup, c.Inode) })
+	record.Containers = slices.DeleteFunc(record.Containers, func(c checkpoint.Container) bool { return !k.same(c.Cgroup, c.Inode) })
 	leave(record, "", func(r checkpoint.ShareRef) bool { return claims.Claims[r.ClaimUID].State != checkpoint.Prepared })
 }
 
@@ -135,7 +135,7 @@ func (k *Keeper) intend(record checkpoint.Limits, wanted map[memlimits.Target]me
 	var set []checkpoint.SetLimit
 	for _, s := range record.Set {
 		t := memlimits.Target{GPU: s.GPU, Cgroup: s.Cgroup}
-		if !k.is(s.Cgroup, s.Inode) {
+		if !k.same(s.Cgroup, s.Inode) {
 			continue
 		}
 		want, still := wanted[t]

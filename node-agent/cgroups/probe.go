@@ -74,18 +74,18 @@ func (k *Keeper) try(ctx context.Context, facts checkpoint.Facts) (memlimits.Pro
 		return memlimits.Probe{Answer: memlimits.Refused, Message: "removing an old cgroup: " + err.Error()}, nil
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return k.withoutCgroup(ctx, facts.UUID, dir, err)
+		return k.withoutCgroup(ctx, facts.UUID, dir, err), nil
 	}
 	defer func() { _ = os.Remove(dir) }()
 	return k.tryOn(ctx, facts, dir)
 }
 
 // withoutCgroup tells a driver that has no limits from a node on which they cannot be tried.
-func (k *Keeper) withoutCgroup(ctx context.Context, uuid, dir string, failed error) (memlimits.Probe, error) {
+func (k *Keeper) withoutCgroup(ctx context.Context, uuid, dir string, failed error) memlimits.Probe {
 	if err := k.Hardware.SetMemoryLimits(ctx, uuid, dir, 0, nvml.NoLimit); errors.Is(err, nvml.ErrLimitsUnsupported) {
-		return memlimits.Probe{Answer: memlimits.Unsupported, Message: err.Error()}, nil
+		return memlimits.Probe{Answer: memlimits.Unsupported, Message: err.Error()}
 	}
-	return memlimits.Probe{Answer: memlimits.Refused, Message: "making a cgroup to try a limit on: " + failed.Error()}, nil
+	return memlimits.Probe{Answer: memlimits.Refused, Message: "making a cgroup to try a limit on: " + failed.Error()}
 }
 
 // tryOn reads the limits of a new cgroup, which only the driver's own map knows nothing of, and sets one.

@@ -28,9 +28,9 @@ func (k *Keeper) Run(ctx context.Context, c clock.WithTicker) {
 		if err := k.Sync(ctx); err != nil && ctx.Err() == nil {
 			text = err.Error()
 		}
-		switch {
-		case text == trouble:
-		case text == "":
+		switch text {
+		case trouble:
+		case "":
 			k.Log.Info("The driver's memory limits are as they should be again")
 		default:
 			k.Log.Info("Not all memory limits of the driver are as they should be; it is tried again", "err", text)

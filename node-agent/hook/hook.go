@@ -100,7 +100,7 @@ func askOnce(ctx context.Context, socket string, q Question) (refusal string, er
 	if err != nil {
 		return "", fmt.Errorf("reaching it: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // the answer is all that counts
+	defer conn.Close()
 	if deadline, bounded := ctx.Deadline(); bounded {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return "", fmt.Errorf("bounding the wait: %w", err)

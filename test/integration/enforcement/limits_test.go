@@ -118,11 +118,11 @@ func (s starting) begin(t *testing.T) *program {
 	return s.program
 }
 
-// start has a container of a claim start as the runtime does: hooks first.
-func (n *limited) start(t *testing.T, plan container.Plan, cgroup, claim string, arguments ...string) *program {
+// start has a container of the claim named claim start as the runtime does: hooks first.
+func (n *limited) start(t *testing.T, plan container.Plan, cgroup string, arguments ...string) *program {
 	t.Helper()
 	s := n.create(t, plan, cgroup, arguments...)
-	hooks := n.hooks(t, claim)
+	hooks := n.hooks(t, "claim")
 	if len(hooks) != 1 {
 		t.Fatalf("%d hooks are run at the start, want 1", len(hooks))
 	}
@@ -154,7 +154,7 @@ func TestTheDriverHoldsAProgramPastTheLibrary(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			n := newLimited(t, "615.71.09", backend, held(""))
 			claim := n.Allocate("claim", share("gpu-0"))
-			p := n.start(t, n.prepare(t, claim), firstContainer, "claim")
+			p := n.start(t, n.prepare(t, claim), firstContainer)
 			if s := p.arrives(t, "ready"); s.Total != limit {
 				t.Errorf("the program is told of %d bytes, want %d", s.Total, limit)
 			}
@@ -185,12 +185,12 @@ func TestContainersOfAPodAreHeldTogether(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			n := newLimited(t, "615.71.09", backend, held(v1alpha1.MemoryLimitsDriver))
 			plan := n.prepare(t, n.Allocate("claim", share("gpu-0")))
-			first := n.start(t, plan, firstContainer, "claim", "10")
+			first := n.start(t, plan, firstContainer, "10")
 			first.arrives(t, "ready")
 			if s := first.next(t, "full"); s.Pieces != 10 {
 				t.Fatalf("the first container has %d pieces, want 10", s.Pieces)
 			}
-			second := n.start(t, plan, secondContainer, "claim")
+			second := n.start(t, plan, secondContainer)
 			second.arrives(t, "ready")
 			if s := second.next(t, "full"); s.Pieces != want || s.Error != outOfMemory {
 				t.Errorf("beside it the second had %d before error %d, want %d", s.Pieces, s.Error, want)
@@ -221,7 +221,7 @@ func TestWithoutTheDriverTheLibraryHolds(t *testing.T) {
 // TestTheDriversLimitFollowsTheShares has a share's page raised under a running program.
 func TestTheDriversLimitFollowsTheShares(t *testing.T) {
 	n := newLimited(t, "615.71.09", "dmem", held(""))
-	p := n.start(t, n.prepare(t, n.Allocate("claim", share("gpu-0"))), firstContainer, "claim")
+	p := n.start(t, n.prepare(t, n.Allocate("claim", share("gpu-0"))), firstContainer)
 	p.arrives(t, "ready")
 	p.next(t, "full")
 	door, err := limits.New(filepath.Join(n.Dir, "shares"))
