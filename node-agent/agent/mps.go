@@ -3,8 +3,11 @@
 package agent
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 )
 
@@ -40,6 +43,29 @@ func (m *Metrics) MPS(counts []watch.Count) {
 		m.mps.clients.WithLabelValues(c.Device).Set(float64(c.Clients))
 		m.mps.bypassing.WithLabelValues(c.Device).Set(float64(c.Bypassing))
 	}
+}
+
+// mpsFailed is why GPUs that are offered to be shared by MPS cannot be; nil where they can, or none is. The GPUs say so too: their
+// claims are allocated all the same, and do not start.
+func (a *Agent) mpsFailed(p plan) error {
+	var uuids []string
+	for _, o := range p.outcomes {
+		if o.Form != nil && o.Form.Sharing == v1alpha1.SharingMPS {
+			uuids = append(uuids, o.Facts.UUID)
+		}
+	}
+	if len(uuids) == 0 {
+		return nil
+	}
+	err := a.MPS.Program()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("no claim of a GPU that is shared by MPS can start: %w", err)
+	for _, uuid := range uuids {
+		p.remark(uuid, err.Error())
+	}
+	return err
 }
 
 var _ watch.Gauges = &Metrics{}

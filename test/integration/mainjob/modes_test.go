@@ -28,7 +28,9 @@ func TestAnExclusiveGPUHasOneClaim(t *testing.T) {
 	s.unschedulable(second)
 	// Nor in Kubernetes' own words, however little is asked.
 	s.create(claimTemplate(s.namespace, "little", "alone.sluice.dev", "1Gi"))
-	s.unschedulable(s.pod(builders.MakePod("little").Claim("little").Obj()))
+	little := s.pod(builders.MakePod("little").Claim("little").Obj())
+	s.unschedulable(little)
+	s.remove(little) // else it may be given the GPU before the second
 	s.remove(first)
 	s.running(second)
 }
