@@ -15,13 +15,18 @@ import (
 type mpsMetrics struct{ daemons, clients, bypassing *prometheus.GaugeVec }
 
 func newMPSMetrics() mpsMetrics {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"device"})
-	}
 	return mpsMetrics{
-		daemons:   gauge("sluice_agent_mps_daemon", "1 where the MPS daemon of a device answers, 0 where it should and does not, by the device's UUID."),
-		clients:   gauge("sluice_agent_mps_clients", "Processes that the MPS daemon of a device holds, by the device's UUID."),
-		bypassing: gauge("sluice_agent_mps_bypassing_processes", "Processes on a device that is shared by MPS which its daemon does not hold, by the device's UUID."),
+		daemons: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_daemon",
+			Help: "1 where the MPS daemon of a device answers, 0 where it should and does not, by the device's UUID.",
+		}, []string{"uuid"}),
+		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_clients", Help: "Processes that the MPS daemon of a device holds, by the device's UUID.",
+		}, []string{"uuid"}),
+		bypassing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_bypassing_processes",
+			Help: "Processes on a device that is shared by MPS which its daemon does not hold, by the device's UUID.",
+		}, []string{"uuid"}),
 	}
 }
 

@@ -68,7 +68,7 @@ func byDevice(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "device" {
+				if l.GetName() == "uuid" {
 					values[f.GetName()+" "+l.GetValue()] = m.GetGauge().GetValue()
 				}
 			}
