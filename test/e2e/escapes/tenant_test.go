@@ -30,7 +30,7 @@ const (
 )
 
 // shell begins every script: the tenants' image has busybox, and not all of its tools by name.
-const shell = "export PATH=/bin B=/bin/busybox; $B mkdir -p /tmp; limits=$(echo /run/sluice/*/0/limits); export limits\n"
+const shell = "export PATH=/bin B=/bin/busybox; $B mkdir -p /tmp; limits=$(echo /run/sluice/*/*/limits); export limits\n"
 
 // tenant runs a pod with a container main that has so much memory of the GPU, and a container other with 2 GiB where that is
 // wanted too. Its containers wait for what they are told to do.
