@@ -199,3 +199,14 @@ func TestLimitsCannotBeChangedFromInside(t *testing.T) {
 	}
 	fills(t, p, "main", 2*gibi, 0, 0)
 }
+
+// TestASeccompProfileForbidsUserNamespaces is why that way needs a container without a profile.
+func TestASeccompProfileForbidsUserNamespaces(t *testing.T) {
+	p := tenant(t, "profile", "2Gi", false, func(p *corev1.Pod) {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	})
+	if got := does(t, p, "main", "if $B unshare -U -r $B true 2>/dev/null; then echo it could; else echo it could not; fi"); got != "it could not" {
+		t.Errorf("a container with the profile RuntimeDefault makes a user namespace: %s", got)
+	}
+	fills(t, p, "main", 2*gibi, 0, 0)
+}

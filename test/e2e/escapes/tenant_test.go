@@ -30,11 +30,11 @@ const (
 )
 
 // shell begins every script: the tenants' image has busybox, and not all of its tools by name.
-const shell = "export PATH=/bin B=/bin/busybox; $B mkdir -p /tmp; limits=$(echo /run/sluice/*/0/limits); export limits\n"
+const shell = "export PATH=/bin B=/bin/busybox; $B mkdir -p /tmp; limits=$(echo /run/sluice/*/*/limits); export limits\n"
 
 // tenant runs a pod with a container main that has so much memory of the GPU, and a container other with 2 GiB where that is
-// wanted too. Its containers wait for what they are told to do.
-func tenant(t *testing.T, name, memory string, other bool) *corev1.Pod {
+// wanted too, after some changes. Its containers wait for what they are told to do.
+func tenant(t *testing.T, name, memory string, other bool, changes ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	made := builders.MakePod(name).Pool(node).Memory(memory)
 	if other {
@@ -45,6 +45,9 @@ func tenant(t *testing.T, name, memory string, other bool) *corev1.Pod {
 		c := &p.Spec.Containers[i]
 		c.Image, c.ImagePullPolicy = image, corev1.PullNever
 		c.Command = []string{"/bin/sh", "-c", "trap 'exit 0' TERM; while :; do /bin/sleep 0.2; done"}
+	}
+	for _, change := range changes {
+		change(p)
 	}
 	if err := lab.Client.Create(t.Context(), p); err != nil {
 		t.Fatal(err)

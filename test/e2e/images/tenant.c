@@ -37,17 +37,23 @@ static long long now(void) {
     return at.tv_sec * 1000LL + at.tv_nsec / 1000000;
 }
 
+static unsigned long long charged_by(const char *claim, int result) {
+    char path[300];
+    struct sluice_limits limits;
+    snprintf(path, sizeof path, "/run/sluice/%s/%d/limits", claim, result);
+    FILE *page = fopen(path, "re");
+    if (page == NULL) return 0;
+    size_t whole = fread(&limits, sizeof limits, 1, page);
+    fclose(page);
+    return whole == 1 ? limits.context : 0;
+}
+
 static unsigned long long charged(void) {
+    enum { RESULTS = 32 };
     unsigned long long context = 0;
     DIR *claims = opendir("/run/sluice");
     for (struct dirent *claim; claims != NULL && context == 0 && (claim = readdir(claims)) != NULL;) {
-        char path[300];
-        struct sluice_limits limits;
-        snprintf(path, sizeof path, "/run/sluice/%s/0/limits", claim->d_name);
-        FILE *page = fopen(path, "re");
-        if (page == NULL) continue;
-        if (fread(&limits, sizeof limits, 1, page) == 1) context = limits.context;
-        fclose(page);
+        for (int i = 0; i < RESULTS && context == 0; i++) context = charged_by(claim->d_name, i);
     }
     if (claims != NULL) closedir(claims);
     return context;

@@ -105,8 +105,12 @@ type Machine struct {
 	MIG   bool
 	// DriverVersion is the fake driver's; "" is its default.
 	DriverVersion string
+	// Limits is where that driver keeps the memory limits of cgroups, dmem or misc; "" where it has none.
+	Limits string
 	// Images are archives of images that it has from the start.
 	Images []string
+	// Arguments are further ones of `lab machine up`.
+	Arguments []string
 }
 
 // Add starts a machine and returns when its node is ready.
@@ -118,12 +122,16 @@ func (l *Lab) Add(ctx context.Context, m Machine) error {
 	if m.DriverVersion != "" {
 		args = append(args, "--driver-version", m.DriverVersion)
 	}
+	if m.Limits != "" {
+		args = append(args, "--limits", m.Limits)
+	}
 	for name, value := range m.Labels {
 		args = append(args, "--labels", name+"="+value)
 	}
 	for _, image := range m.Images {
 		args = append(args, "--image", image)
 	}
+	args = append(args, m.Arguments...)
 	_, err := l.Machine(ctx, "up", m.Name, args...)
 	return err
 }

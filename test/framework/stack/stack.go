@@ -162,10 +162,17 @@ func (s *Stack) labJSON(ctx context.Context, result any, args ...string) error {
 	return nil
 }
 
+// RootVariable names the repository, or a directory with as much of it as tests need, where they do not run on the machine that
+// compiled them.
+const RootVariable = "SLUICE_TEST_ROOT"
+
 // Path is a path inside the repository.
 func Path(elem ...string) string {
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(here), "..", "..", "..")
+	root := os.Getenv(RootVariable)
+	if root == "" {
+		_, here, _, _ := runtime.Caller(0)
+		root = filepath.Join(filepath.Dir(here), "..", "..", "..")
+	}
 	return filepath.Join(append([]string{root}, elem...)...)
 }
 

@@ -21,6 +21,8 @@ import (
 const (
 	Containerd = "containerd"
 	Kubelet    = "kubelet"
+	// locate tells CUDA programs their cgroups, where the fake driver has limits for these.
+	locate = "fakegpu-locate"
 )
 
 // Supervise runs containerd and kubelet until the context ends, and carries connections in and out of the machine's network.
@@ -49,7 +51,7 @@ func Supervise(ctx context.Context, lab cluster.Dir, name string) error {
 		func() error { return relay.Serve(ctx, into, relay.Connect) },
 		func() error { return relay.Serve(ctx, out, relay.Forward("unix", RelaySocket(lab))) },
 		func() error {
-			set := children.New("/run/lab-processes.json", []string{Containerd, Kubelet}, programs(state))
+			set := children.New("/run/lab-processes.json", []string{locate, Containerd, Kubelet}, programs(state))
 			return set.Run(ctx, state.Dir.control())
 		},
 	} {
@@ -67,7 +69,7 @@ func programs(s *State) map[string]*children.Child {
 	env := []string{
 		"PATH=" + s.Spec.Runtime + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp",
 	}
-	return map[string]*children.Child{
+	all := map[string]*children.Child{
 		Containerd: {Restart: true, Spec: process.Spec{
 			Path: filepath.Join(s.Spec.Runtime, "containerd"), Env: env, Log: filepath.Join(s.Dir.Logs(), Containerd+".log"),
 			Args: []string{"--config", s.Dir.path("containerd.toml")},
@@ -80,6 +82,12 @@ func programs(s *State) map[string]*children.Child {
 			},
 		}},
 	}
+	if s.Spec.GPUs.Limits != "" {
+		all[locate] = &children.Child{Restart: true, Spec: process.Spec{
+			Path: s.Spec.GPUs.FakeGPU, Env: env, Log: filepath.Join(s.Dir.Logs(), locate+".log"), Args: []string{"locate", "--state", s.Dir.GPUState()},
+		}}
+	}
+	return all
 }
 
 // RelaySocket leads to the API server from wherever the lab's directory is seen; EgressSocket from the API server to the

@@ -46,6 +46,9 @@ func (g GPUs) calls(state, driverRoot string) [][]string {
 			if g.Driver != "" {
 				call = append(call, "--driver", g.Driver)
 			}
+			if g.Limits != "" {
+				call = append(call, "--limits", g.Limits, "--dmem-anywhere")
+			}
 		}
 		calls = append(calls, call)
 	}

@@ -34,13 +34,13 @@ func TestParseBoard(t *testing.T) {
 }
 
 func TestGPUCalls(t *testing.T) {
-	gpus := GPUs{Seed: "s", Driver: "580.1", Boards: []Board{{Name: "h100-80gb", GPUs: 2, MIG: "off"}, {Name: "a100-80gb", GPUs: 1, MIG: "on"}}}
+	gpus := GPUs{Seed: "s", Driver: "615.1", Limits: "misc", Boards: []Board{{Name: "h100-80gb", GPUs: 2, MIG: "off"}, {Name: "a100-80gb", GPUs: 1, MIG: "on"}}}
 	var got []string
 	for _, call := range gpus.calls("F", "R") {
 		got = append(got, strings.Join(call, " "))
 	}
 	want := []string{
-		"create --state F --board h100-80gb --gpus 2 --mig off --seed s --driver 580.1",
+		"create --state F --board h100-80gb --gpus 2 --mig off --seed s --driver 615.1 --limits misc --dmem-anywhere",
 		"add --state F --board a100-80gb --gpus 1 --mig on",
 		"root --state F --root R",
 	}

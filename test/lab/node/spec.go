@@ -39,6 +39,9 @@ type GPUs struct {
 	Seed string `json:"seed,omitempty"`
 	// Driver is the version that the fake driver reports; empty means fakegpu's default.
 	Driver string `json:"driver,omitempty"`
+	// Limits is where that driver keeps the memory limits of cgroups, dmem or misc; empty means that programs are not told
+	// their cgroups, which drivers without such limits need not know.
+	Limits string `json:"limits,omitempty"`
 }
 
 // Spec says what a node is. It is recorded, so that later commands start the same again.

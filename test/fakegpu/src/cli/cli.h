@@ -11,7 +11,7 @@ struct options {
     const char *state, *board, *mig, *seed, *driver, *root, *libs, *call, *result, *instance, *name, *timing, *blind;
     const char *recovery, *remap, *brake, *is_virtual, *cgroups, *limits, *proc, *make, *destroy;
     long gpu, gpus, count, pid, memory_mib, delay_ms, xid, linger_ms, ecc; // -1: absent
-    int force, json, lost, found, clear, stay, hang, once;
+    int force, json, lost, found, clear, stay, hang, once, anywhere;
 };
 
 // Prints "fakegpu: ..." to standard error and returns 1, for a command to return.

@@ -50,6 +50,7 @@ static int place_limits(const struct options *o, struct fg_state *state) {
     int misc = o->limits != NULL && strcmp(o->limits, "misc") == 0;
     if (o->limits != NULL && !misc && strcmp(o->limits, "dmem") != 0) return fail("--limits is dmem or misc, not \"%s\"", o->limits);
     state->limits_backend = misc ? FG_LIMITS_MISC : FG_LIMITS_DMEM;
+    state->dmem_anywhere = (uint32_t)o->anywhere;
     return 0;
 }
 

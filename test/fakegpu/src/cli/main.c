@@ -14,9 +14,10 @@ static const char usage[] =
     "usage: fakegpu COMMAND --state FILE [options]\n"
     "\n"
     "  create  --board B --gpus N [--mig on|off] [--seed S] [--driver V] [--root DIR [--libs DIR]] [--force]\n"
-    "          [--cgroups DIR] [--limits dmem|misc]\n"
+    "          [--cgroups DIR] [--limits dmem|misc] [--dmem-anywhere]\n"
     "          makes a node's GPUs; UUIDs follow from the seed (default: the file's path); drivers from 615 on have\n"
-    "          memory limits for the cgroups below DIR (default: /sys/fs/cgroup), by the backend dmem (default) or misc\n"
+    "          memory limits for the cgroups below DIR (default: /sys/fs/cgroup), by the backend dmem (default) or misc;\n"
+    "          --dmem-anywhere takes each to have the controller of dmem, where the kernel lacks it\n"
     "  add     --board B --gpus N [--mig on|off]    more GPUs for the same node\n"
     "  boards                                       the boards there are\n"
     "  show    [--json]                             GPUs, instances, processes, faults\n"
@@ -125,6 +126,7 @@ static int parse(int argc, char **argv, struct options *o) {
         {"brake", OPTION_TEXT, &o->brake},       {"virtual", OPTION_TEXT, &o->is_virtual},
         {"cgroups", OPTION_TEXT, &o->cgroups},   {"limits", OPTION_TEXT, &o->limits},
         {"proc", OPTION_TEXT, &o->proc},         {"once", OPTION_FLAG, &o->once},
+        {"dmem-anywhere", OPTION_FLAG, &o->anywhere},
         {"make", OPTION_TEXT, &o->make},         {"destroy", OPTION_TEXT, &o->destroy},
     };
     enum { KNOWN = sizeof known / sizeof known[0] };

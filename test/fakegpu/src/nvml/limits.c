@@ -32,7 +32,8 @@ static nv_return find_place(struct fg_db *db, const char *path, struct place *pl
     if (path == NULL) return NV_INVALID_ARGUMENT;
     place->identity = fg_directory_identity(path);
     if (place->identity == 0 || !fg_limit_path(db->state, path, place->below)) return NV_OPERATING_SYSTEM;
-    return db->state->limits_backend == FG_LIMITS_DMEM && !has_controller(path) ? NV_NOT_FOUND : NV_SUCCESS;
+    int dmem = db->state->limits_backend == FG_LIMITS_DMEM && !db->state->dmem_anywhere;
+    return dmem && !has_controller(path) ? NV_NOT_FOUND : NV_SUCCESS;
 }
 
 // Enters with a whole GPU of a driver that has limits; MIG handles are refused.

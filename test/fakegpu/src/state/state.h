@@ -174,7 +174,7 @@ struct fg_state {
     uint32_t limits_backend; // fg_limits_backend
     uint32_t limit_count;    // places of the table that were ever used
     uint32_t wanted;         // counts processes that want to be told their cgroup; who tells them waits on it
-    uint32_t reserved;
+    uint32_t dmem_anywhere;  // every cgroup is taken to have the controller of the backend dmem
     char cgroup_root[FG_CGROUP]; // where the node's cgroup v2 file system is mounted
     struct fg_fault faults[FG_MAX_FAULTS];
     struct fg_event events[FG_MAX_EVENTS];

@@ -112,6 +112,7 @@ func gpuFlags(cmd *cobra.Command) func(node string) (node.GPUs, error) {
 	boardsExtra := flags.StringArray("boards-extra", nil, "further GPUs, as a100-80gb:2:on; may be repeated")
 	flags.StringVar(&g.Seed, "seed", "", "what the GPUs' UUIDs derive from (default the node's name)")
 	flags.StringVar(&g.Driver, "driver-version", "", "version of the fake driver (default fakegpu's)")
+	flags.StringVar(&g.Limits, "limits", "", "where the fake driver keeps memory limits of cgroups, dmem or misc; with a --driver-version from 615 on, on a machine with cgroup v2")
 	return func(name string) (node.GPUs, error) {
 		if g.Seed == "" {
 			g.Seed = name
