@@ -120,7 +120,7 @@ func TestPodsShareOneClaim(t *testing.T) {
 	for range rounds {
 		var users []*corev1.Pod
 		for i := range pods {
-			p := builders.MakePod("user-"+strconv.Itoa(i)).Claim("").Obj()
+			p := builders.MakePod("user-" + strconv.Itoa(i)).Claim("").Obj()
 			p.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: &claim.Name}
 			users = append(users, s.pod(p))
 		}
