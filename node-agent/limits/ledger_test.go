@@ -180,7 +180,8 @@ func TestTheOverheadChangesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(limits.Words{MemoryLimit: want.Memory, Context: want.Context, Overhead: want.Overhead}, got); diff != "" {
+	words := limits.Words{MemoryLimit: want.Memory, Context: want.Context, Overhead: want.Overhead, ComputeShare: want.ComputeShare}
+	if diff := cmp.Diff(words, got); diff != "" {
 		t.Errorf("words (-want +got):\n%s", diff)
 	}
 	if err := door.Remove(claim); err != nil {

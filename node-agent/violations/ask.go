@@ -43,16 +43,30 @@ func (a *asker) ask(ctx context.Context, hardware Hardware, gpus map[string]stri
 	answers := make(map[string]answer, len(gpus))
 	for device := range gpus {
 		answers[device] = answer{err: errLate}
-		if replies[device] == nil {
-			continue
-		}
-		select {
-		case answers[device] = <-replies[device]:
+		if got, there := inTime(ctx, replies[device]); there {
+			answers[device] = got
 			delete(a.open, device)
-		case <-ctx.Done():
 		}
 	}
 	return answers
+}
+
+// inTime waits for a reply until the context ends. One that is there by then counts: others have used up the time.
+func inTime(ctx context.Context, reply <-chan answer) (answer, bool) {
+	if reply == nil {
+		return answer{}, false
+	}
+	select {
+	case got := <-reply:
+		return got, true
+	case <-ctx.Done():
+	}
+	select {
+	case got := <-reply:
+		return got, true
+	default:
+		return answer{}, false
+	}
 }
 
 // free is true where no question about a device is open. What is answered too late is of an earlier look.

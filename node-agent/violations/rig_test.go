@@ -60,10 +60,10 @@ type node struct {
 	watcher   *violations.Watcher
 }
 
-func newNode(t testing.TB, claims ...string) *node {
-	t.Helper()
+func newNode(tb testing.TB, claims ...string) *node {
+	tb.Helper()
 	n := &node{
-		t: t, clock: testclock.NewFakeClock(time.Unix(1000, 0)), dir: t.TempDir(), proc: t.TempDir(), action: v1alpha1.ViolationReport,
+		t: tb, clock: testclock.NewFakeClock(time.Unix(1000, 0)), dir: tb.TempDir(), proc: tb.TempDir(), action: v1alpha1.ViolationReport,
 		claims: map[string]checkpoint.Claim{}, words: map[string]limits.Words{}, holders: map[string][]limits.Holder{},
 		figures: map[string][]nvml.Figure{}, ledgers: map[string]limits.Ledger{}, nvmlErr: map[string]error{},
 	}

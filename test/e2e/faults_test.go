@@ -47,7 +47,7 @@ func aNewOneStarts(t *testing.T, name, on string) {
 
 func TestTenantsOutliveTheirNodesPrograms(t *testing.T) {
 	p := run(t, pod("outlives", small, "4Gi"))
-	hold(t, p, "main", 20)
+	hold(t, p, 20)
 	still := func(t *testing.T) {
 		t.Helper()
 		same(t, fits(4*gibi, 1, 20), take(t, p, "main", "/bin/tenant"))

@@ -34,7 +34,7 @@ func TestAContainerIsHeld(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) { same(t, fits(2*gibi, 0, 0), take(t, p, "main", tc.command...)) })
 	}
 	t.Run("processes of a share have it together, each with a context", func(t *testing.T) {
-		hold(t, p, "main", 8)
+		hold(t, p, 8)
 		same(t, fits(2*gibi, 1, 8), take(t, p, "main", "/bin/tenant"))
 	})
 }
@@ -50,7 +50,7 @@ func TestAContainerThatTakesNothingRuns(t *testing.T) {
 
 func TestContainersHaveLimitsOfTheirOwn(t *testing.T) {
 	p := run(t, with(pod("two", large, "2Gi"), "other", "3Gi"))
-	hold(t, p, "main", 4)
+	hold(t, p, 4)
 	same(t, fits(3*gibi, 0, 0), take(t, p, "other", "/bin/tenant"))
 	same(t, fits(2*gibi, 1, 4), take(t, p, "main", "/bin/tenant"))
 }
@@ -59,7 +59,7 @@ func TestAClaimIsSharedByPods(t *testing.T) {
 	claim(t, "common", small, "4Gi")
 	first := run(t, holding("first", "common"))
 	second := run(t, holding("second", "common"))
-	hold(t, first, "main", 10)
+	hold(t, first, 10)
 	same(t, fits(4*gibi, 1, 10), take(t, second, "main", "/bin/tenant"))
 }
 

@@ -141,12 +141,12 @@ func take(t *testing.T, p *corev1.Pod, container string, command ...string) outc
 	return got
 }
 
-// hold starts a CUDA program in a container that takes so many chunks and keeps them, and returns when it has them.
-func hold(t *testing.T, p *corev1.Pod, container string, chunks int) {
+// hold starts a CUDA program in a pod's main container that takes so many chunks and keeps them, and returns when it has them.
+func hold(t *testing.T, p *corev1.Pod, chunks int) {
 	t.Helper()
 	script := fmt.Sprintf("/bin/tenant --most %d >/tmp/held 2>&1 & while ! /bin/cat /tmp/held | /bin/grep -q chunks; do /bin/sleep 0.05; done", chunks)
-	if out, err := lab.Exec(t.Context(), p, container, "/bin/sh", "-c", "/bin/mkdir -p /tmp; "+script); err != nil {
-		t.Fatalf("holding memory in %s: %v\n%s", container, err, out)
+	if out, err := lab.Exec(t.Context(), p, "main", "/bin/sh", "-c", "/bin/mkdir -p /tmp; "+script); err != nil {
+		t.Fatalf("holding memory in %s: %v\n%s", p.Name, err, out)
 	}
 }
 

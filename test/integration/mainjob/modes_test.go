@@ -36,6 +36,7 @@ func TestAnExclusiveGPUHasOneClaim(t *testing.T) {
 }
 
 func TestAGPUGivesAsManyShares(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []v1alpha1.SharingMode{v1alpha1.SharingTimeSlicing, v1alpha1.SharingSoftware, v1alpha1.SharingMPS} {
 		t.Run(string(mode), func(t *testing.T) {
 			const most = 3

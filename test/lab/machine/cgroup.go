@@ -75,7 +75,7 @@ func makeCgroup(hierarchy, name string, unified bool) error {
 		if unified || err != nil {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o644); err != nil { //nolint:gosec // the directory was made here
 			return fmt.Errorf("setting the machine's %s: %w", file, err)
 		}
 	}

@@ -106,7 +106,7 @@ func Import(ctx context.Context, s *State, archive string) error {
 	// Listening is not yet answering: right after its start containerd has a while to open its stores.
 	var output []byte
 	var err error
-	for attempt := 0; attempt < 20; attempt++ {
+	for range 20 {
 		output, err = exec.CommandContext(ctx, filepath.Join(s.Spec.Runtime, "ctr"),
 			"--address", s.inside(containerdSocket), "--namespace", "k8s.io", "images", "import", "--local", "--all-platforms=false", archive).CombinedOutput()
 		if err == nil || ctx.Err() != nil {

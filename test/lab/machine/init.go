@@ -190,8 +190,8 @@ func shieldSettings(dir string) error {
 		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 	} {
-		real := filepath.Join("/proc/sys", setting)
-		content, err := os.ReadFile(real)
+		place := filepath.Join("/proc/sys", setting)
+		content, err := os.ReadFile(place)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -199,10 +199,10 @@ func shieldSettings(dir string) error {
 			return fmt.Errorf("reading the setting %s: %w", setting, err)
 		}
 		shield := filepath.Join(dir, filepath.Base(setting))
-		if err := os.WriteFile(shield, content, 0o644); err != nil {
+		if err := os.WriteFile(shield, content, 0o644); err != nil { //nolint:gosec // its name is in the list above
 			return fmt.Errorf("writing a machine's setting: %w", err)
 		}
-		if err := bind(shield, real); err != nil {
+		if err := bind(shield, place); err != nil {
 			return err
 		}
 	}

@@ -162,7 +162,7 @@ func (s *State) awaitNode(ctx context.Context, client kubernetes.Interface) erro
 	return s.await(ctx, func() (string, error) {
 		node, err := client.CoreV1().Nodes().Get(ctx, s.Spec.Name, metav1.GetOptions{})
 		if err != nil {
-			return "the node has not registered: " + err.Error(), nil
+			return "the node has not registered: " + err.Error(), nil //nolint:nilerr // it is looked for again
 		}
 		boot, err := os.ReadFile(s.Dir.bootID())
 		if err != nil {
