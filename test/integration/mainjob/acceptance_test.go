@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
@@ -59,6 +58,9 @@ func whole(namespace, name, pool string) *resourceapi.ResourceClaimTemplate {
 	return template
 }
 
+// lengthOfUID is that of the name of a share's directory.
+const lengthOfUID = 36
+
 // unused waits until no claim of the namespace has anything, and the node's agent has nothing of one.
 func (s scene) unused(node string) {
 	s.Helper()
@@ -77,7 +79,7 @@ func (s scene) unused(node string) {
 			}
 		}
 		shares, err := os.ReadDir(filepath.Join(cluster.Dir, "nodes", node, "shares"))
-		shares = slices.DeleteFunc(shares, func(e os.DirEntry) bool { return uuid.Validate(e.Name()) != nil }) // the library is there too
+		shares = slices.DeleteFunc(shares, func(e os.DirEntry) bool { return len(e.Name()) != lengthOfUID }) // the library is there too
 		return len(shares) == 0, err
 	})
 	if got := s.instances(node); got != 0 {
