@@ -27,6 +27,8 @@ type Node struct {
 	MIG bool
 	// Prepare, where there is one, puts into the node's driver root what a driver may have and the fake one has not.
 	Prepare func(root string) error
+	// AgentArgs are further flags of the agent.
+	AgentArgs []string
 }
 
 // AddNode brings up a node: fake GPUs, the minimal kubelet and the real agent.
@@ -47,6 +49,7 @@ func (s *Stack) AddNode(ctx context.Context, n Node) error {
 		"--mps-dir={{kubelet}}/mps", "--mps-cgroup=", "--mps-namespace=",
 		"--plugin-dir={{plugins}}", "--registrar-dir={{registry}}", "--cdi-hook-path="+Path("bin", "nvidia-cdi-hook"),
 		"--sluice-hook-path="+Path("bin", "sluice-cdi-hook"))
+	args = append(args, n.AgentArgs...)
 	if err := s.lab(ctx, args...); err != nil {
 		return err
 	}

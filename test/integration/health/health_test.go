@@ -237,6 +237,51 @@ func TestALostGPULosesItsPodsAndComesBack(t *testing.T) {
 	w.running(w.pod("next", "10Gi"))
 }
 
+// TestALostGPUStaysLostOverARestart has a new agent apply another decision, which it does with its first looks.
+func TestALostGPUStaysLostOverARestart(t *testing.T) {
+	w := newWard(t, "stayslost", 1, false, builders.MakePool("stayslost"))
+	w.running(w.pod("pod", "10Gi"))
+	w.fakeGPU("fault", "--lost", "--gpu", "0")
+	w.is(0, v1alpha1.HealthLost, v1alpha1.HealthReasonOffBus)
+	w.tainted("OffBus:NoExecute")
+	if err := cluster.KillAgent(t.Context(), w.name); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("the pool is changed", func(ctx context.Context) (bool, error) {
+		var p v1alpha1.GPUPool
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: w.name}, &p); err != nil {
+			return false, err
+		}
+		p.Spec.Overcommit = &v1alpha1.Overcommit{MemoryPercent: 200, ComputePercent: 100}
+		err := cluster.Client.Update(ctx, &p)
+		return err == nil, ignoreConflict(err)
+	})
+	if err := cluster.StartAgent(t.Context(), w.name); err != nil {
+		t.Fatal(err)
+	}
+	w.wait("the new agent has applied the change", func(ctx context.Context) (bool, error) {
+		var n v1alpha1.GPUNode
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: w.name}, &n); err != nil {
+			return false, err
+		}
+		if got := n.Status.GPUs[0].Health.State; got != v1alpha1.HealthLost {
+			return false, fmt.Errorf("the GPU is %s since the agent was started again", got)
+		}
+		return n.Status.ObservedGeneration == n.Generation && n.Decisions()[0].MemoryPercent == 200, nil
+	})
+	w.tainted("OffBus:NoExecute")
+	w.fakeGPU("fault", "--found", "--gpu", "0")
+	w.is(0, v1alpha1.HealthHealthy, v1alpha1.HealthReasonHealthy)
+	w.tainted("")
+}
+
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
 func TestAGPUThatHangsLeavesTheOthersAlone(t *testing.T) {
 	w := newWard(t, "hangs", 2, false, builders.MakePool("hangs"))
 	w.is(0, v1alpha1.HealthHealthy, v1alpha1.HealthReasonHealthy)

@@ -121,6 +121,7 @@ func TestAnInstanceMadeByHandAndUsedOnADynamicGPU(t *testing.T) {
 
 	s.fakeGPU("detach", "--pid", pid)
 	s.gone3g()
+	s.nodeEvent("ForeignInstancesRepaired", "nobody uses what somebody else made any more")
 	s.condition(v1alpha1.PoolReady, metav1.ConditionTrue, "")
 	s.running(next)
 }

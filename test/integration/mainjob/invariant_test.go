@@ -4,6 +4,7 @@ package mainjob
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -84,4 +85,25 @@ func allocated(ctx context.Context, node string) (map[types.UID]string, error) {
 		}
 	}
 	return held, nil
+}
+
+// holdings are the devices of the node that claims hold, one for each result of each claim, in order.
+func holdings(ctx context.Context, node string) ([]string, error) {
+	var list resourceapi.ResourceClaimList
+	if err := cluster.Client.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	var devices []string
+	for _, claim := range list.Items {
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			if r.Driver == v1alpha1.DriverName && r.Pool == node {
+				devices = append(devices, r.Device)
+			}
+		}
+	}
+	slices.Sort(devices)
+	return devices, nil
 }

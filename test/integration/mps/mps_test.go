@@ -3,6 +3,8 @@
 package mps
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/test/builders"
+	"github.com/sluice-gpu/sluice/test/framework/fakemps"
 )
 
 func byMPS(name string) *builders.Pool { return builders.MakePool(name).Mode(v1alpha1.SharingMPS) }
@@ -105,6 +108,23 @@ func TestAServerThatATenantBrokeIsReported(t *testing.T) {
 	s.serving(v1alpha1.ReasonMPSFault, "the 1 that it had")
 	s.told(tenant, v1alpha1.ReasonMPSFault, "work on it has failed")
 	client.End()
+	s.serving(v1alpha1.ReasonMPSServing)
+}
+
+func TestANodeWithoutTheProgramSaysSo(t *testing.T) {
+	s := newScene(t, "noprogram", false, byMPS("noprogram"))
+	s.pool(v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonAllPublished)
+	root := filepath.Join(cluster.Dir, "nodes", s.name, "driver")
+	if err := os.Remove(fakemps.Program(root)); err != nil {
+		t.Fatal(err)
+	}
+	tenant := s.pod("tenant", "10Gi", "30")
+	s.told(tenant, "FailedPrepareDynamicResources", "nvidia-cuda-mps-control")
+	s.serving(v1alpha1.ReasonMPSProgramMissing, "no claim of a GPU that is shared by MPS can start", "nvidia-cuda-mps-control")
+	if err := fakemps.InstallIn(root); err != nil {
+		t.Fatal(err)
+	}
+	s.running(tenant)
 	s.serving(v1alpha1.ReasonMPSServing)
 }
 
