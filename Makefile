@@ -145,6 +145,11 @@ test-e2e: images tenant-images ## Run the end-to-end tests, which need root: ima
 	$(BIN)/lab build --machines >/dev/null
 	$(GO) test -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
 
+.PHONY: pack
+pack: images tenant-images ## Pack all that test/gpu/cluster.sh needs on a machine with a GPU and nothing else into bin/gpu/sluice-pack.tar.xz.
+	$(BIN)/lab build --machines >/dev/null
+	GO="$(GO)" test/gpu/pack.sh
+
 .PHONY: bench
 bench: build fakegpu lab ## Run the benchmarks behind docs/benchmarks.md (BENCH=regexp).
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $$($(GO) list ./... | grep -v /test/demo)

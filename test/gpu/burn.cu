@@ -2,9 +2,10 @@
 //
 // Work for a real GPU: burn SECONDS MICROSECONDS [--graph] [--request MS] launches kernels that fill the GPU for about that long,
 // eight ahead, and prints one line of JSON like the program pace of the interceptor's tests: kernels that completed, those of
-// each second, and with --request how long a kernel every MS milliseconds waited beyond its own time. All runs do the same work:
-// burn calibrate FILE measures it once, alone on the GPU, and the variable BURN_TABLE names the file. Waits spin, as those of most
-// programs do: one that sleeps for each of eight short kernels is bound by how fast the machine wakes it.
+// each second, the longest time between two that completed, and with --request how long a kernel every MS milliseconds waited
+// beyond its own time. All runs do the same work: burn calibrate FILE measures it once, alone on the GPU, and the variable
+// BURN_TABLE names the file. Waits spin, as those of most programs do: one that sleeps for each of eight short kernels is bound
+// by how fast the machine wakes it.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -77,13 +78,17 @@ static long rounds_for(double us) {
 
 struct Result {
   long done = 0;
+  double last = 0, gap = 0;
   std::vector<long> seconds;
   std::vector<long> waits;
 };
 
 static void count(Result &r, Clock::time_point start, long kernels) {
-  size_t second = (size_t)since(start);
+  double now = since(start);
+  size_t second = (size_t)now;
   r.done += kernels;
+  r.gap = std::max(r.gap, now - r.last);
+  r.last = now;
   if (second < r.seconds.size()) r.seconds[second] += kernels;
 }
 
@@ -153,7 +158,7 @@ int main(int argc, char **argv) {
   std::sort(r.waits.begin(), r.waits.end());
   printf("{\"error\":0,\"done\":%ld,\"perSecond\":[", r.done);
   for (size_t i = 0; i < r.seconds.size(); i++) printf("%s%ld", i > 0 ? "," : "", r.seconds[i]);
-  printf("],\"requests\":%zu,\"waitP50Us\":%ld,\"waitP90Us\":%ld,\"waitP99Us\":%ld,\"waitMaxUs\":%ld}\n", r.waits.size(),
-         part(r.waits, 0.5), part(r.waits, 0.9), part(r.waits, 0.99), part(r.waits, 1));
+  printf("],\"requests\":%zu,\"waitP50Us\":%ld,\"waitP90Us\":%ld,\"waitP99Us\":%ld,\"waitMaxUs\":%ld,\"longestGapUs\":%ld}\n",
+         r.waits.size(), part(r.waits, 0.5), part(r.waits, 0.9), part(r.waits, 0.99), part(r.waits, 1), (long)(r.gap * 1e6));
   return 0;
 }
