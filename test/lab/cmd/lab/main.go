@@ -19,7 +19,14 @@ import (
 	"github.com/sluice-gpu/sluice/test/lab/cluster"
 )
 
+// calls are further programs that the command is when it is called by their names: none, unless the build tag cluster adds them.
+var calls map[string]func()
+
 func main() {
+	if call, ok := calls[filepath.Base(os.Args[0])]; ok {
+		call()
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
