@@ -57,7 +57,7 @@ func reportedThenKilled(t *testing.T) {
 	p := tenant(t, "past", "2Gi", true)
 	other := start(t, p, "other", "exec tenant --most $most", 4)
 	wild := start(t, p, "main", static, above)
-	if text, _ := told(t, p, v1alpha1.ReasonOverLimit, wild.begun()); !strings.Contains(text, "bypass (") {
+	if text := told(t, p, v1alpha1.ReasonOverLimit, wild.begun()); !strings.Contains(text, "bypass (") {
 		t.Errorf("the event does not name the process: %s", text)
 	}
 	within(t, "the status of the GPUNode has the violation", func(context.Context) bool {
@@ -100,7 +100,7 @@ func everyWay(t *testing.T) {
 				p := tenant(t, strings.ToLower(way.name+"-"+reason), "2Gi", true)
 				other := start(t, p, "other", "exec tenant --most $most", 4)
 				wild := start(t, p, "main", way.script, chunks)
-				if text, _ := told(t, p, reason, wild.begun()); !strings.Contains(text, way.process+" (") {
+				if text := told(t, p, reason, wild.begun()); !strings.Contains(text, way.process+" (") {
 					t.Errorf("the event does not name the process: %s", text)
 				}
 				told(t, p, reasonKilled, wild.begun())
@@ -140,6 +140,7 @@ func evicted(t *testing.T) {
 
 // spoilt has tenants scribble over their own ledgers, and cut them short.
 func spoilt(t *testing.T, beside neighbour) {
+	t.Helper()
 	agent := agentOf(t)
 	for name, script := range map[string]string{
 		"scribbled": `for u in /run/sluice/*/*/usage; do $B dd if=/dev/urandom of=$u bs=4096 count=17 conv=notrunc; done`,

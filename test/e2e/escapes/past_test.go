@@ -45,8 +45,8 @@ func gpuNode(t *testing.T) *v1alpha1.GPUNode {
 	return found
 }
 
-// told waits for an event on a pod and returns its text, and how long after a moment it came.
-func told(t *testing.T, p *corev1.Pod, reason string, after time.Time) (string, time.Duration) {
+// told waits for an event on a pod, and returns its text. It is to come soon after a moment.
+func told(t *testing.T, p *corev1.Pod, reason string, after time.Time) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), foundWithin)
 	defer cancel()
@@ -68,7 +68,7 @@ func told(t *testing.T, p *corev1.Pod, reason string, after time.Time) (string, 
 		t.Errorf("the pod %s is told %s after %.1f s", p.Name, reason, took.Seconds())
 	}
 	t.Logf("%s: %s after %.1f s: %s", p.Name, reason, took.Seconds(), text)
-	return text, took
+	return text
 }
 
 // untold checks that no event of a reason is on a pod.

@@ -54,7 +54,7 @@ func tenant(t *testing.T, name, pool, memory string, more ...string) *corev1.Pod
 	return runs(t, made.Obj())
 }
 
-// runs runs a pod whose containers wait for what they are told to do.
+// runs has a pod run whose containers wait for what they are told to do.
 func runs(t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	for i := range p.Spec.Containers {
@@ -132,9 +132,9 @@ func bounded(t *testing.T, got outcome, limit uint64, chunks int) {
 	}
 }
 
-// room is how many chunks a limit has beside so many contexts, and so many chunks of others.
-func room(limit uint64, contexts, others int) int {
-	return int((limit-uint64(contexts)*contextBytes)/chunk) - others
+// room is how many chunks a limit of 2 GiB has beside so many contexts, and so many chunks of others.
+func room(contexts, others int) int {
+	return int((2*gibi-uint64(contexts)*contextBytes)/chunk) - others
 }
 
 // limited are the cgroups that the driver limits on a machine, and to how much.
@@ -165,6 +165,7 @@ func limited(t *testing.T, backend string) (hard map[string]uint64, reserved []s
 
 func TestTheNodeSaysThatTheDriverHolds(t *testing.T) {
 	on(t, func(t *testing.T, backend string) {
+		t.Helper()
 		node := &v1alpha1.GPUNode{}
 		eventually(t, "the driver holds on "+backend, func(ctx context.Context) bool {
 			err := lab.Client.Get(ctx, client.ObjectKey{Name: backend}, node)
@@ -198,6 +199,7 @@ func TestTheNodeSaysThatTheDriverHolds(t *testing.T) {
 // TestTheDriverRefuses has programs take what they can in ways that the library does not know of.
 func TestTheDriverRefuses(t *testing.T) {
 	on(t, func(t *testing.T, backend string) {
+		t.Helper()
 		p := tenant(t, "refused", backend, "2Gi")
 		for name, script := range map[string]string{
 			"a program with the library": "exec tenant --exit",
@@ -212,12 +214,12 @@ $B chmod 755 /tmp/loader && exec /tmp/loader /bin/tenant --exit`,
 				got := takes(t, p, "main", script)
 				if name == "a program with the library" {
 					// The library charges what contexts may cost at most until that was measured, and refuses before the driver does.
-					if most := room(2*gibi, 1, 0); got.Chunks > most || got.Chunks < most-2 || got.Error != outOfMemory || got.Total != 2*gibi {
+					if most := room(1, 0); got.Chunks > most || got.Chunks < most-2 || got.Error != outOfMemory || got.Total != 2*gibi {
 						t.Errorf("the program takes %+v, want about %d", got, most)
 					}
 					return
 				}
-				bounded(t, got, 2*gibi, room(2*gibi, 1, 0))
+				bounded(t, got, 2*gibi, room(1, 0))
 			})
 		}
 		hard, reserved := limited(t, backend)
@@ -236,6 +238,7 @@ $B chmod 755 /tmp/loader && exec /tmp/loader /bin/tenant --exit`,
 // together; where they do not, each container's holds it alone.
 func TestContainersOfOneShare(t *testing.T) {
 	on(t, func(t *testing.T, backend string) {
+		t.Helper()
 		name := "common-" + backend
 		claim(t, name, backend, "2Gi")
 		p := builders.MakePod(name).Container("other").Obj()
@@ -250,16 +253,17 @@ i=0; while [ $i -lt 200 ] && ! grep -q error /tmp/took; do i=$((i+1)); sleep 0.0
 		if held.Chunks != taken {
 			t.Fatalf("the first program takes %+v", held)
 		}
-		want := map[string]int{"dmem": room(2*gibi, 2, taken), "misc": room(2*gibi, 1, 0)}[backend]
+		want := map[string]int{"dmem": room(2, taken), "misc": room(1, 0)}[backend]
 		bounded(t, takes(t, p, "main", "exec bypass --exit"), 2*gibi, want)
 	})
 }
 
 func TestContainersHaveLimitsOfTheirOwn(t *testing.T) {
 	on(t, func(t *testing.T, backend string) {
+		t.Helper()
 		p := tenant(t, "own", backend, "2Gi", "other")
 		for _, container := range []string{"main", "other"} {
-			bounded(t, takes(t, p, container, "exec bypass --exit"), 2*gibi, room(2*gibi, 1, 0))
+			bounded(t, takes(t, p, container, "exec bypass --exit"), 2*gibi, room(1, 0))
 		}
 	})
 }
