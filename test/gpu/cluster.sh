@@ -262,12 +262,9 @@ row "agent killed: the next tenant runs after" "$(took "$start")"
 wait "$disturbed"
 failures=$(grep -c ^FAIL "$work/table")
 still "agent killed"
-ctr() { # ctr ARGUMENTS... asks the machine's containerd
-  local first socket=/run/containerd/containerd.sock
-  first=$(grep -oE '"pid": *[0-9]+' "$lab/machines/gpu/machine.json" | grep -oE '[0-9]+' | head -1)
-  "$pack/bin/ctr" --address "/proc/$first/root$socket" -n k8s.io "$@"
-}
-ctr images tag sluice.dev/node-agent:dev sluice.dev/node-agent:next >/dev/null
+init=$(grep -oE '"pid": *[0-9]+' "$lab/machines/gpu/machine.json" | grep -oE '[0-9]+' | head -1)
+socket="/proc/$init/root"/run/containerd/containerd.sock
+"$pack/bin/ctr" --address "$socket" -n k8s.io images tag sluice.dev/node-agent:dev sluice.dev/node-agent:next >/dev/null
 pair "agent upgraded" 20 28 58 &
 disturbed=$!
 sleep 4
