@@ -156,7 +156,7 @@ e2e: images previous-images tenant-images
 
 .PHONY: test-e2e
 test-e2e: e2e ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
-	$(GO) test -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
+	$(GO) test -count=1 -p 2 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
 
 .PHONY: test-e2e-long
 test-e2e-long: e2e ## Run the end-to-end tests of faults at their full length: an outage of 5 minutes, pods for 10 (RUN=regexp).

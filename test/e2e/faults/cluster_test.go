@@ -4,6 +4,7 @@ package faults_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -37,8 +38,14 @@ func TestTheAPIServerGoes(t *testing.T) {
 	must(t, lab.KillAgent(t.Context(), small))
 	workFor(t, outage/2, workers...)
 	must(t, lab.Start(t.Context(), api))
-	aNewOneStarts(t, "back-large", large)
-	aNewOneStarts(t, "back-small", small)
+	// Scheduler and controller manager come back by themselves, within a minute: both pods wait for that together.
+	onLarge, onSmall := tenants.Pod("back-large", large, "2Gi"), tenants.Pod("back-small", small, "2Gi")
+	for _, p := range []*corev1.Pod{onLarge, onSmall} {
+		tenants.Create(t, lab, p)
+	}
+	for _, p := range []*corev1.Pod{onLarge, onSmall} {
+		held(t, tenants.Await(t, lab, p, "runs", machine.Running), 2)
+	}
 	for _, w := range workers {
 		w.Check(t)
 	}
@@ -64,6 +71,8 @@ func TestTheManagerGoes(t *testing.T) {
 	tenants.Claim(t, lab, "unjudged", large, "2Gi")
 	waits := tenants.Holding("unjudged", "unjudged")
 	tenants.Create(t, lab, waits)
+	// A workload's pod is created all the same, as nobody has seen it, and can have no GPU.
+	deployed(t, "late")
 	workFor(t, either(5*time.Second, time.Minute), worker)
 	var claim resourceapi.ResourceClaim
 	must(t, lab.Client.Get(t.Context(), client.ObjectKey{Namespace: waits.Namespace, Name: "unjudged"}, &claim))
@@ -75,6 +84,37 @@ func TestTheManagerGoes(t *testing.T) {
 	held(t, waits, 2)
 	must(t, lab.Ready(t.Context()))
 	aNewOneStarts(t, "managed-again", large)
+	_, err := lab.Kubectl(t.Context(), "rollout", "status", "deployment/late", "--timeout=120s")
+	must(t, err)
 	worker.Check(t)
 	nothingTwice(t)
+}
+
+// deployed makes a Deployment of one tenant, which goes with the test, and waits until its pod is there.
+func deployed(t *testing.T, name string) {
+	t.Helper()
+	must(t, lab.Apply(t.Context(), fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: default}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s, sluice.dev/pool: %[2]s}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: %[3]s
+        imagePullPolicy: Never
+        command: [/bin/tenant]
+        resources: {limits: {sluice.dev/gpu-memory: 2Gi}}
+`, name, large, tenants.CUDAImage)))
+	t.Cleanup(func() {
+		_, _ = lab.Kubectl(context.WithoutCancel(t.Context()), "delete", "deployment", name, "--cascade=foreground")
+	})
+	await(t, "the pod of "+name+" is there", func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := lab.Client.List(ctx, &pods, client.MatchingLabels{"app": name})
+		return len(pods.Items) > 0, err
+	})
 }

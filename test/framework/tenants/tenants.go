@@ -28,7 +28,7 @@ const (
 )
 
 // Patience is how long a pod may take to become what it should be.
-const Patience = 90 * time.Second
+const Patience = 150 * time.Second
 
 // Idle is a container's command that waits to be ended.
 func Idle() []string {
