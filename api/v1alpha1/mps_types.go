@@ -3,7 +3,7 @@
 package v1alpha1
 
 // NodeMPSServing is True when every device that claims share by MPS has its daemon, and every process on such a device is
-// held by it. Always set by the node's agent.
+// held by it; False also where GPUs are offered to be shared so and the node cannot do it. Always set by the node's agent.
 const NodeMPSServing = "MPSServing"
 
 // Reasons of MPSServing.
@@ -12,6 +12,8 @@ const (
 	ReasonMPSNotUsed = "MPSNotUsed"
 	// ReasonMPSServing: every daemon runs, and holds every process on its device.
 	ReasonMPSServing = "MPSServing"
+	// ReasonMPSProgramMissing: GPUs are offered to be shared by MPS, and the node has no program for its daemons.
+	ReasonMPSProgramMissing = "MPSProgramMissing"
 	// ReasonMPSDaemonAway: a daemon has ended by itself and could not be started again yet. Containers that start CUDA
 	// now run without limits.
 	ReasonMPSDaemonAway = "MPSDaemonAway"

@@ -97,6 +97,8 @@ type Course struct {
 	countedAt time.Time
 	// asked is true where the driver has wanted something done since the last error.
 	asked bool
+	// wasLost is true of a GPU that was lost before the agent was started, until it answers.
+	wasLost bool
 }
 
 // Reached notes whether the GPU answers. One that comes back from being gone was reset, or its node was: what was known
@@ -170,11 +172,23 @@ func (c Course) suffers(now time.Time, rules Rules) bool {
 	return now.Sub(c.errorAt) < min(quiet, rules.QuietMost)
 }
 
-// Resume is the course of a GPU after a restart of the agent, from the verdict that was reported. What shows in vitals and
-// reach is seen again anyway.
+// Resume is the course of a GPU after a restart of the agent, from the verdict that was reported. A GPU that was lost stays lost
+// until a look shows it; what else shows in vitals and reach is seen again anyway.
 func Resume(before v1alpha1.GPUHealth) Course {
-	if before.State != v1alpha1.HealthSuspect || (before.Reason != v1alpha1.HealthReasonXID && before.Reason != v1alpha1.HealthReasonECC) || before.Since == nil {
+	if before.Since == nil {
 		return Course{}
 	}
-	return Course{xid: uint64(before.XID), errorAt: before.Since.Time, errors: 1, countedAt: before.Since.Time}
+	since := before.Since.Time
+	failed := Course{xid: uint64(before.XID), errorAt: since, errors: 1, countedAt: since}
+	switch {
+	case before.State == v1alpha1.HealthLost && before.XID != 0:
+		failed.reach, failed.reachSince, failed.wasLost = Gone, since, true
+		return failed
+	case before.State == v1alpha1.HealthLost:
+		return Course{reach: Gone, reachSince: since, wasLost: true}
+	case before.State == v1alpha1.HealthSuspect && (before.Reason == v1alpha1.HealthReasonXID || before.Reason == v1alpha1.HealthReasonECC):
+		return failed
+	default:
+		return Course{}
+	}
 }

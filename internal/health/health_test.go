@@ -139,17 +139,27 @@ func TestResume(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		before  v1alpha1.GPUHealth
+		steps   []step
 		seconds int
 		want    v1alpha1.HealthState
 	}{
 		{name: "an error counts on", before: v1alpha1.GPUHealth{State: "Suspect", Reason: "XID", XID: 48, Since: since}, seconds: 100, want: "Suspect"},
 		{name: "and ends when it would have", before: v1alpha1.GPUHealth{State: "Suspect", Reason: "XID", XID: 48, Since: since}, seconds: 600, want: "Healthy"},
 		{name: "what shows is seen again", before: v1alpha1.GPUHealth{State: "Suspect", Reason: "RowRemapPending", Since: since}, want: "Healthy"},
-		{name: "a lost GPU is looked at again", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", Since: since}, want: "Healthy"},
+		{name: "a lost GPU stays lost", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", Since: since}, want: "Lost"},
+		{name: "and is so where it is not there", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", Since: since}, steps: []step{is(1, health.Gone)}, seconds: 2, want: "Lost"},
+		{name: "or hangs", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", Since: since}, steps: []step{is(1, health.Hangs)}, seconds: 2, want: "Lost"},
+		{name: "until it answers", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", XID: 79, Since: since}, steps: []step{is(1, health.Answers)}, seconds: 2, want: "Healthy"},
+		{name: "being lost once does not count twice", before: v1alpha1.GPUHealth{State: "Lost", Reason: "OffBus", Since: since}, steps: []step{is(1, health.Answers), is(2, health.Gone)}, seconds: 3, want: "Suspect"},
+		{name: "a GPU that was gone for a moment is looked at again", before: v1alpha1.GPUHealth{State: "Suspect", Reason: "OffBus", Since: since}, want: "Healthy"},
 		{name: "nothing was reported", want: "Healthy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := health.Resume(tc.before).Judge("GPU-1", at(tc.seconds), health.DefaultRules())
+			s := story{course: health.Resume(tc.before)}
+			for _, step := range tc.steps {
+				step(&s)
+			}
+			got := s.course.Judge("GPU-1", at(tc.seconds), health.DefaultRules())
 			if got.State != tc.want {
 				t.Errorf("it is %s, want %s", got.State, tc.want)
 			}

@@ -49,7 +49,7 @@ func gone(c Course, _ string, now time.Time, rules Rules) *Verdict {
 	}
 	v := suspect(v1alpha1.HealthReasonOffBus, "the driver does not reach the GPU; it is lost if that lasts")
 	said := c.errors > 0 && ClassOf(c.xid) == OffBus
-	if since := now.Sub(c.reachSince); since >= rules.LostAfter || said {
+	if since := now.Sub(c.reachSince); since >= rules.LostAfter || said || c.wasLost {
 		v.State = v1alpha1.HealthLost
 		v.Message = "the GPU has fallen off the bus: what ran on it is lost; boot the node, and look at the hardware if it comes again"
 		v.Forget = since >= rules.ForgetAfter

@@ -39,19 +39,24 @@ func scheduleConflict(table timetable.Timetable) metav1.Condition {
 	return condition(v1alpha1.PoolScheduleConflict, true, conflict.Reason, conflict.Message)
 }
 
-// excluding is True while GPUs are excluded.
+// excluding is True while GPUs are excluded. What is excluded and no GPU of the pool is told: it may be a slip of the pen.
 func excluding(f facts) metav1.Condition {
 	e := f.excluded
+	var c metav1.Condition
 	switch {
 	case e.gpus == 0:
-		return condition(v1alpha1.PoolExcluding, false, v1alpha1.ReasonNothingExcluded, "no GPU that the pool holds is excluded")
+		c = condition(v1alpha1.PoolExcluding, false, v1alpha1.ReasonNothingExcluded, "no GPU that the pool holds is excluded")
 	case len(e.tenants) > 0:
-		return condition(v1alpha1.PoolExcluding, true, v1alpha1.ReasonTenantsRemain,
+		c = condition(v1alpha1.PoolExcluding, true, v1alpha1.ReasonTenantsRemain,
 			fmt.Sprintf("%s excluded, still held by %s", plural(e.gpus, "GPU"), list(e.tenants)))
 	default:
-		return condition(v1alpha1.PoolExcluding, true, v1alpha1.ReasonGPUsExcluded,
+		c = condition(v1alpha1.PoolExcluding, true, v1alpha1.ReasonGPUsExcluded,
 			fmt.Sprintf("%s excluded, and nobody holds them", plural(e.gpus, "GPU")))
 	}
+	if len(f.unknown) > 0 {
+		c.Message += "; the pool has no GPU " + list(f.unknown)
+	}
+	return c
 }
 
 // unhealthy is True while GPUs of the pool are suspect or lost.

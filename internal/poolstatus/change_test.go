@@ -111,6 +111,17 @@ func TestConditionsOfChange(t *testing.T) {
 			condition: v1alpha1.PoolExcluding, status: metav1.ConditionTrue, reason: v1alpha1.ReasonGPUsExcluded, says: []string{"1 GPU excluded"},
 		},
 		{
+			name: "a UUID that no GPU of the pool has is told", pool: builders.MakePool("p").Excluded(builders.UUID("n", 0), "GPU-slip").Obj(), plan: idle,
+			nodes:     []assign.Node{h100s(shared, 1, excluded)},
+			condition: v1alpha1.PoolExcluding, status: metav1.ConditionTrue, reason: v1alpha1.ReasonGPUsExcluded,
+			says: []string{"1 GPU excluded, and nobody holds them; the pool has no GPU GPU-slip"},
+		},
+		{
+			name: "also where it is the only one", pool: builders.MakePool("p").Excluded("GPU-slip").Obj(), plan: idle, nodes: []assign.Node{h100s(shared, 1, nil)},
+			condition: v1alpha1.PoolExcluding, status: metav1.ConditionFalse, reason: v1alpha1.ReasonNothingExcluded,
+			says: []string{"the pool has no GPU GPU-slip"},
+		},
+		{
 			name: "an excluded GPU is not drained from the pool", pool: shared, plan: idle, nodes: []assign.Node{h100s(shared, 1, excluded, "gpu-0")},
 			condition: v1alpha1.PoolDraining, status: metav1.ConditionFalse, reason: v1alpha1.ReasonNothingToDrain,
 		},

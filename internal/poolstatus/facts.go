@@ -40,6 +40,7 @@ type facts struct {
 	changing    int     // held, and in change to the form that the pool wants
 	draining    drain
 	excluded    drain
+	unknown     []string // UUIDs that the pool excludes and that no GPU of it has
 	unhealthy   []place
 	repacking   repacking
 }
@@ -63,6 +64,9 @@ type drain struct {
 // gather looks at every node once.
 func gather(in Input) facts {
 	f := facts{pool: in.Pool, offered: map[string]int{}}
+	for _, e := range in.Pool.Spec.Excluded {
+		f.unknown = append(f.unknown, e.UUID)
+	}
 	for _, node := range in.Nodes {
 		f.addNode(node)
 	}
@@ -121,6 +125,7 @@ func (f *facts) addSelected(node assign.Node, reported *v1alpha1.GPUStatus, deci
 
 func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
 	f.held++
+	f.unknown = slices.DeleteFunc(f.unknown, func(uuid string) bool { return uuid == reported.UUID })
 	f.physical += reported.MemoryBytes()
 	f.use.add(node.GPUNode, reported, allocations)
 	if len(allocations) > 0 {
@@ -153,6 +158,7 @@ func (f *facts) addHeld(node assign.Node, reported *v1alpha1.GPUStatus, d *v1alp
 // addMissing counts a held GPU that the agent does not report; claims on unreported GPUs may be its own.
 func (f *facts) addMissing(node assign.Node, d *v1alpha1.GPUDecision, allocations []assign.Allocation) {
 	f.held++
+	f.unknown = slices.DeleteFunc(f.unknown, func(uuid string) bool { return uuid == d.UUID })
 	if f.leaves(d) {
 		f.addDraining(node, d, allocations)
 		return

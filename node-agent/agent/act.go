@@ -159,6 +159,7 @@ func (a *Agent) sweep(ctx context.Context) error {
 func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error {
 	a.tellForeign(p)
 	a.showGPUs(p)
+	mpsErr := a.mpsFailed(p)
 	version, libraryErr := a.Library.Status()
 	status := report.Status(report.Facts{
 		LibraryVersion: version, LibraryFailed: libraryErr,
@@ -166,7 +167,7 @@ func (a *Agent) report(ctx context.Context, w world, p plan, settled bool) error
 		Outcomes: p.outcomes, DriverVersion: w.look.DriverVersion,
 		DriverFailed: w.failed, DriverMessage: w.message, Foreign: w.foreign,
 		Published: publish.Published(w.ours), Settled: settled, PublishError: a.lastPublishError(), InUse: p.inUse,
-		MPS: a.MPS.Report(), Violations: a.Violations.Report(),
+		MPS: a.MPS.Report(), MPSFailed: mpsErr, Violations: a.Violations.Report(),
 		Claims: p.claims, Processes: a.processes(ctx, w, p),
 	})
 	if equality.Semantic.DeepEqual(status, w.gpuNode.Status) {

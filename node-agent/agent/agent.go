@@ -100,6 +100,8 @@ type Arbiter interface {
 // MPS says what was seen of the devices that MPS holds.
 type MPS interface {
 	Report() watch.Report
+	// Program is an error where the node cannot share by MPS.
+	Program() error
 }
 
 // Violations says which shares are not kept to.

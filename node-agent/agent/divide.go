@@ -24,14 +24,17 @@ func (a *Agent) divide(ctx context.Context, w *world, p plan) (plan, error) {
 		return p, nil
 	}
 	result, err := a.Divider.Divide(ctx, w.look)
+	troubles := a.foreignInUse(ctx, *w, p)
+	maps.Copy(troubles, result.Troubles)
 	if err != nil {
 		err = fmt.Errorf("dividing GPUs: %w", err)
 	}
-	troubles := a.foreignInUse(ctx, *w, p)
-	maps.Copy(troubles, result.Troubles)
 	same := equality.Semantic.DeepEqual(troubles, a.memory.troubles)
 	repaired := a.repairs(result.Foreign)
 	a.tellOfForeign(ctx, *w, troubles, repaired)
+	if err == nil { // otherwise not everything was looked at
+		a.tellForeignEnded(ctx, *w, troubles, repaired)
+	}
 	a.memory.troubles = troubles
 	a.rememberForeign(w.now, repaired)
 	if !result.Changed && same {

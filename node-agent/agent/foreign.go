@@ -72,6 +72,9 @@ func (a *Agent) foreignInUse(ctx context.Context, w world, p plan) map[string]pu
 		processes, err := a.Holders.On(ctx, uuid, p.claims)
 		if err != nil {
 			a.Log.Info("It is not known who uses a MIG instance that is no claim's", "gpu", uuid, "err", err.Error())
+			if before := a.memory.troubles[uuid]; before.Reason == v1alpha1.ReasonForeignInstances {
+				found[uuid] = before
+			}
 			continue
 		}
 		for _, i := range orphans {
@@ -107,6 +110,17 @@ func (a *Agent) tellOfForeign(ctx context.Context, w world, troubles map[string]
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(repaired)) {
 		a.tellNode(ctx, w, uuid, eventRepaired, repaired[uuid]+"; it was repaired")
+	}
+}
+
+// tellForeignEnded writes an event where an instance that somebody else made was in use, and is not any more, without a repair
+// that tells of it: its user has put it right, or the GPU's instances come and go with claims, and what is left is destroyed.
+func (a *Agent) tellForeignEnded(ctx context.Context, w world, troubles map[string]publish.Trouble, repaired map[string]string) {
+	for _, uuid := range slices.Sorted(maps.Keys(a.memory.troubles)) {
+		found := v1alpha1.ReasonForeignInstances
+		if a.memory.troubles[uuid].Reason == found && troubles[uuid].Reason != found && repaired[uuid] == "" {
+			a.tellNode(ctx, w, uuid, eventRepaired, "nobody uses what somebody else made any more; it does not stay")
+		}
 	}
 }
 

@@ -125,6 +125,14 @@ func TestForeignInstancesAreAnEventOnce(t *testing.T) {
 			name: "repaired", divided: divide.Result{Foreign: map[string]string{"GPU-0": "somebody made 1g.10gb at 0"}},
 			want: []string{"Warning ForeignInstancesRepaired on node node: gpu-0 (GPU-0): somebody made 1g.10gb at 0; it was repaired"},
 		},
+		{
+			name: "found in use again", divided: held("a (1)"),
+			want: []string{"Warning ForeignInstances on node node: gpu-0 (GPU-0): in use by a (1)"},
+		},
+		{
+			name: "gone by itself",
+			want: []string{"Warning ForeignInstancesRepaired on node node: gpu-0 (GPU-0): nobody uses what somebody else made any more; it does not stay"},
+		},
 	} {
 		r.divided, r.ward.told = step.divided, nil
 		if _, err := r.agent.pass(t.Context()); err != nil {
@@ -152,9 +160,19 @@ func TestAnInstanceThatSomebodyUsesKeepsTenantsAway(t *testing.T) {
 	if len(r.ward.told) != 1 || !strings.Contains(r.ward.told[0], "1g.10gb at 6 is no claim's and is used by python (7)") {
 		t.Errorf("the events are %q", r.ward.told)
 	}
+	r.ward.told, r.holdersErr = nil, nvml.ErrFailed
 	r.processes = nil
 	r.passes(t)
+	r.expectCondition(t, "while nobody knows", "Ready", "False", "ForeignInstances")
+	if len(r.ward.told) != 0 {
+		t.Errorf("while nobody knows the events are %q", r.ward.told)
+	}
+	r.holdersErr = nil
+	r.passes(t)
 	r.expectCondition(t, "afterwards", "Ready", "True", "Published")
+	if len(r.ward.told) != 1 || !strings.Contains(r.ward.told[0], "nobody uses what somebody else made any more") {
+		t.Errorf("afterwards the events are %q", r.ward.told)
+	}
 }
 
 func TestNothingIsDividedWhereSomebodyElseHandsOutGPUs(t *testing.T) {

@@ -3,8 +3,11 @@
 package agent
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 )
 
@@ -12,13 +15,18 @@ import (
 type mpsMetrics struct{ daemons, clients, bypassing *prometheus.GaugeVec }
 
 func newMPSMetrics() mpsMetrics {
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"device"})
-	}
 	return mpsMetrics{
-		daemons:   gauge("sluice_agent_mps_daemon", "1 where the MPS daemon of a device answers, 0 where it should and does not, by the device's UUID."),
-		clients:   gauge("sluice_agent_mps_clients", "Processes that the MPS daemon of a device holds, by the device's UUID."),
-		bypassing: gauge("sluice_agent_mps_bypassing_processes", "Processes on a device that is shared by MPS which its daemon does not hold, by the device's UUID."),
+		daemons: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_daemon",
+			Help: "1 where the MPS daemon of a device answers, 0 where it should and does not, by the device's UUID.",
+		}, []string{"uuid"}),
+		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_clients", Help: "Processes that the MPS daemon of a device holds, by the device's UUID.",
+		}, []string{"uuid"}),
+		bypassing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "sluice_agent_mps_bypassing_processes",
+			Help: "Processes on a device that is shared by MPS which its daemon does not hold, by the device's UUID.",
+		}, []string{"uuid"}),
 	}
 }
 
@@ -40,6 +48,29 @@ func (m *Metrics) MPS(counts []watch.Count) {
 		m.mps.clients.WithLabelValues(c.Device).Set(float64(c.Clients))
 		m.mps.bypassing.WithLabelValues(c.Device).Set(float64(c.Bypassing))
 	}
+}
+
+// mpsFailed is why GPUs that are offered to be shared by MPS cannot be; nil where they can, or none is. The GPUs say so too: their
+// claims are allocated all the same, and do not start.
+func (a *Agent) mpsFailed(p plan) error {
+	var uuids []string
+	for _, o := range p.outcomes {
+		if o.Form != nil && o.Form.Sharing == v1alpha1.SharingMPS {
+			uuids = append(uuids, o.Facts.UUID)
+		}
+	}
+	if len(uuids) == 0 {
+		return nil
+	}
+	err := a.MPS.Program()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("no claim of a GPU that is shared by MPS can start: %w", err)
+	for _, uuid := range uuids {
+		p.remark(uuid, err.Error())
+	}
+	return err
 }
 
 var _ watch.Gauges = &Metrics{}

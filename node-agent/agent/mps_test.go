@@ -3,13 +3,38 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/node-agent/mps"
 	"github.com/sluice-gpu/sluice/node-agent/mps/watch"
 )
+
+func TestANodeThatCannotShareByMPSSaysSo(t *testing.T) {
+	r := newRig(t, h100(0), h100(1))
+	r.mpsProgram = mps.ErrNoProgram
+	r.decide(decided("GPU-0", "software"), decided("GPU-1", "software"))
+	r.passes(t)
+	r.expectCondition(t, "where nobody asks", "MPSServing", "True", "MPSNotUsed")
+	r.decide(decided("GPU-0", "software"), decided("GPU-1", "mps", func(d *v1alpha1.GPUDecision) { d.Sharing = v1alpha1.SharingMPS }))
+	r.passes(t)
+	r.expectCondition(t, "where a pool asks", "MPSServing", "False", "MPSProgramMissing")
+	for i, want := range []bool{false, true} {
+		if got := r.gpuNode.Status.GPUs[i].Message; strings.Contains(got, "nvidia-cuda-mps-control") != want {
+			t.Errorf("GPU %d says %q", i, got)
+		}
+	}
+	r.mpsProgram = nil
+	r.passes(t)
+	r.expectCondition(t, "when it is there", "MPSServing", "True", "MPSNotUsed")
+	if got := r.gpuNode.Status.GPUs[1].Message; got != "" {
+		t.Errorf("the GPU goes on saying %q", got)
+	}
+}
 
 func TestMPSMetricsAreOfTheDevicesThatThereAre(t *testing.T) {
 	registry := prometheus.NewRegistry()
@@ -43,7 +68,7 @@ func byDevice(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "device" {
+				if l.GetName() == "uuid" {
 					values[f.GetName()+" "+l.GetValue()] = m.GetGauge().GetValue()
 				}
 			}

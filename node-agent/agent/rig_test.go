@@ -54,6 +54,8 @@ type rig struct {
 	divided      divide.Result
 	divides      int
 	processes    []holders.Process
+	holdersErr   error
+	mpsProgram   error
 	timeSlices   []string
 	timeSliceErr error
 	refreshed    int
@@ -67,6 +69,8 @@ type rig struct {
 
 // Report says that nothing is shared by MPS.
 func (*rig) Report() watch.Report { return watch.Report{} }
+
+func (r *rig) Program() error { return r.mpsProgram }
 
 // lawful is a node whose shares are all kept to.
 type lawful struct{}
@@ -154,7 +158,7 @@ func (r *rig) Divide(context.Context, gpu.Node) (divide.Result, error) {
 	return r.divided, nil
 }
 func (r *rig) On(context.Context, string, checkpoint.Claims) ([]holders.Process, error) {
-	return r.processes, nil
+	return r.processes, r.holdersErr
 }
 func (r *rig) SetTimeSlice(_ context.Context, uuid string, slice v1alpha1.TimeSlice) error {
 	r.timeSlices = append(r.timeSlices, uuid+" "+string(slice))

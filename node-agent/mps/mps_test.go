@@ -365,8 +365,14 @@ func TestWhatCannotBeServed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t)
+			if err := r.door.Program(); err != nil {
+				t.Errorf("the program is there, got %v", err)
+			}
 			if err := os.Remove(r.program); err != nil {
 				t.Fatal(err)
+			}
+			if err := r.door.Program(); !errors.Is(err, mps.ErrNoProgram) {
+				t.Errorf("the program is not there, got %v", err)
 			}
 			if err := r.door.Serve(t.Context(), tc.client); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)

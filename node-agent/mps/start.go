@@ -182,6 +182,17 @@ func (d *Door) environment(device string) []string {
 	}
 }
 
+// Program is an error where the node has no program for daemons.
+func (d *Door) Program() error {
+	return onThread(func() error {
+		if err := enterNamespace(d.options.Namespace); err != nil {
+			return err
+		}
+		_, err := findProgram(d.options.DriverRoot)
+		return err
+	})
+}
+
 // findProgram is the path of the control program below a root, as it is called from there.
 func findProgram(root string) (string, error) {
 	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/bin", "/opt/bin"} {

@@ -14,6 +14,8 @@ import (
 func mpsServing(f Facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.NodeMPSServing, Status: metav1.ConditionTrue}
 	switch {
+	case f.MPSFailed != nil && len(f.MPS.Findings) == 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonMPSProgramMissing, f.MPSFailed.Error()
 	case len(f.MPS.Findings) > 0:
 		c.Status = metav1.ConditionFalse
 		c.Reason, c.Message = f.MPS.Findings[0].Reason, f.MPS.Findings[0].Message

@@ -48,6 +48,8 @@ type Facts struct {
 	LibraryFailed  error
 	// MPS is what was seen of the devices that MPS holds.
 	MPS watch.Report
+	// MPSFailed is why devices that are offered to be shared by MPS cannot be; nil where they can, or none is.
+	MPSFailed error
 	// Violations are what was seen of shares that are not kept to.
 	Violations seen.Report
 	// InUse counts the claims of each GPU, by UUID.

@@ -162,6 +162,11 @@ func TestConditions(t *testing.T) {
 			want:  map[string]string{"Ready": "True Published", "MPSServing": "True MPSServing 2 devices"},
 		},
 		{
+			name:  "the node cannot share by MPS as it is to",
+			facts: good(func(f *report.Facts) { f.MPSFailed = errors.New("there is no nvidia-cuda-mps-control") }),
+			want:  map[string]string{"Ready": "True Published", "MPSServing": "False MPSProgramMissing no nvidia-cuda-mps-control"},
+		},
+		{
 			name: "the worst of what is wrong with MPS is told",
 			facts: good(func(f *report.Facts) {
 				f.MPS = watch.Report{Devices: 1, Findings: []watch.Finding{

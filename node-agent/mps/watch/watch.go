@@ -33,6 +33,7 @@ type Records interface {
 // Daemons is the door to the MPS daemons.
 type Daemons interface {
 	State(ctx context.Context, device string) (mps.State, error)
+	Program() error
 }
 
 // Keeper brings the daemons in line with the prepared claims.
@@ -109,6 +110,9 @@ func (w *Watcher) Report() Report {
 	defer w.mu.Unlock()
 	return w.report
 }
+
+// Program is an error where the node has no program for daemons.
+func (w *Watcher) Program() error { return w.Daemons.Program() } //nolint:wrapcheck // the door's errors say what was being done
 
 // Run looks until the context ends.
 func (w *Watcher) Run(ctx context.Context, c clock.WithTicker) {

@@ -40,6 +40,8 @@ func (o *outside) Claims() (checkpoint.Claims, error) { return o.claims, nil }
 
 func (o *outside) State(context.Context, string) (mps.State, error) { return o.state, o.away }
 
+func (*outside) Program() error { return nil }
+
 func (o *outside) KeepMPS(context.Context) error {
 	o.kept++
 	return o.failKeep

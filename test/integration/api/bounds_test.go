@@ -24,7 +24,7 @@ spec:
     uuids: [GPU-00000000-0000-0000-0000-000000000000]
     minors: [0]
   default: true
-  sharing: {mode: Software, maxTenantsPerDevice: 8, defaultMemory: 8Gi, defaultCompute: 10, compute: Cap}
+  sharing: {mode: Software, maxTenantsPerDevice: 8, defaultMemory: 8Gi, defaultCompute: 10, compute: Cap, memoryLimits: Driver, onViolation: Kill}
   overcommit: {memoryPercent: 150, computePercent: 200}
   tenancy:
     namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}
@@ -76,7 +76,7 @@ status:
 	{"GPUNode", "spec", `
 spec:
   gpus:
-  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, compute: Cap, taint: PoolChanged,
+  - {uuid: GPU-1, pool: a, partitioning: None, sharing: Software, memoryPercent: 150, computePercent: 200, maxTenants: 8, defaultMemory: 1Gi, defaultCompute: 10, compute: Cap, memoryLimits: Driver, onViolation: Kill, taint: PoolChanged,
      strategy: Static, instances: [{start: 0, profile: 1g.10gb}], keepIdleSeconds: 10, timeSlice: Short}`},
 	{"GPUNode", "status", `
 status:
@@ -93,6 +93,7 @@ status:
     migMode: Enabled
     instances: [{start: 0, profile: 1g.10gb, uuid: MIG-1, inUse: true, heldBy: [a/b]}]
     heldBy: [a/b]
+    memoryLimits: {heldBy: Interceptor, backend: dmem, reason: LimitsRefused, message: because}
     health: {state: Suspect, reason: XID, message: because, xid: 79, since: "2026-01-01T00:00:00Z"}
     virtual: {licence: Licensed}
     tenants: 1
@@ -101,7 +102,10 @@ status:
     message: because
   profiles:
   - {product: NVIDIA H100, name: 1g.10gb, memory: 10Gi, compute: 14, computeSlices: 1, memorySlices: 1, starts: [0], max: 7,
-     engines: {decoders: 1, encoders: 1, jpeg: 1, ofa: 1}}`},
+     engines: {decoders: 1, encoders: 1, jpeg: 1, ofa: 1}}
+  violations:
+  - {claimUID: c, result: 0, claim: a/b, pods: [a/b], gpu: GPU-1, reason: OverLimit, held: 2Gi, limit: 1Gi, processes: [p (1)], action: Kill,
+     since: "2026-01-01T00:00:00Z"}`},
 	{"GPUQuota", "spec", `
 spec:
   pools: [a]

@@ -28,12 +28,15 @@ func TestAnExclusiveGPUHasOneClaim(t *testing.T) {
 	s.unschedulable(second)
 	// Nor in Kubernetes' own words, however little is asked.
 	s.create(claimTemplate(s.namespace, "little", "alone.sluice.dev", "1Gi"))
-	s.unschedulable(s.pod(builders.MakePod("little").Claim("little").Obj()))
+	little := s.pod(builders.MakePod("little").Claim("little").Obj())
+	s.unschedulable(little)
+	s.remove(little) // else it may be given the GPU before the second
 	s.remove(first)
 	s.running(second)
 }
 
 func TestAGPUGivesAsManyShares(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []v1alpha1.SharingMode{v1alpha1.SharingTimeSlicing, v1alpha1.SharingSoftware, v1alpha1.SharingMPS} {
 		t.Run(string(mode), func(t *testing.T) {
 			const most = 3

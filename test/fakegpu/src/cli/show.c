@@ -134,7 +134,7 @@ static void json_processes(struct fg_db *db, const struct fg_moment *moment, uns
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
         if (!fg_proc_matches(p, gpu, FG_NO_INSTANCE, FG_NO_INSTANCE)) continue;
-        printf("%s{\"pid\":%u,\"hostPid\":%u,\"bytes\":%llu,\"contexts\":%u", comma, p->pid, fg_proc_pid(p),
+        printf("%s{\"pid\":%u,\"hostPid\":%u,\"bytes\":%llu,\"contexts\":%u", comma, p->pid, fg_proc_pid(db, i),
                (unsigned long long)fg_proc_own_bytes(db, i), p->contexts);
         if (p->gi != FG_NO_INSTANCE) printf(",\"gi\":%u", p->gi);
         if (p->ci != FG_NO_INSTANCE) printf(",\"ci\":%u", p->ci);

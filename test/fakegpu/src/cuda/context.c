@@ -33,6 +33,8 @@ cu_result core_appear(struct core *core, struct device *device) {
         result = CU_OPERATING_SYSTEM;
     } else {
         struct fg_lane lane = {.gpu = device->gpu, .gi = device->gi, .ci = device->ci};
+        // Without a /proc, in a root directory of its own, a process cannot tell which namespace its PID is of.
+        if (record.pid_ns == 0) fg_show_pid(&core->db, device->slot);
         core->db.state->procs[device->slot].lane = fg_lane_take(&core->db, (uint32_t)device->slot, &lane);
     }
     fg_unlock(&core->db);

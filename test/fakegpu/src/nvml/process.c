@@ -24,7 +24,7 @@ static unsigned collect(struct fg_db *db, const struct nv_target *t, nv_process 
     for (int i = 0; i < FG_MAX_PROCS; i++) {
         const struct fg_proc *p = &db->state->procs[i];
         if (!fg_proc_matches(p, (unsigned)t->gpu, gi, ci) || p->contexts == 0) continue;
-        unsigned at = 0, pid = fg_proc_pid(p);
+        unsigned at = 0, pid = fg_proc_pid(db, i);
         while (at < count && !(list[at].pid == pid && list[at].gi == p->gi && list[at].ci == p->ci)) at++;
         if (at == count) list[count++] = (nv_process){.pid = pid, .gi = p->gi, .ci = p->ci};
         if (!blind) list[at].used += fg_proc_own_bytes(db, i);

@@ -50,8 +50,10 @@ static unsigned innermost_pid(const char *pid) {
     return innermost;
 }
 
-unsigned fg_proc_pid(const struct fg_proc *p) {
-    unsigned found = p->pid;
+unsigned fg_proc_pid(struct fg_db *db, int slot) {
+    const struct fg_proc *p = &db->state->procs[slot];
+    unsigned found = p->pid, shown = p->pid_ns == 0 ? fg_shown_pid(db, slot) : 0;
+    if (shown != 0) return shown;
     DIR *all = p->pid_ns == fg_own_pid_ns() ? NULL : opendir("/proc");
     if (all == NULL) return found;
     for (struct dirent *entry; (entry = readdir(all)) != NULL;) {

@@ -10,7 +10,7 @@ uint64_t fg_process_start(unsigned pid);
 // The PID namespace of this process.
 uint64_t fg_own_pid_ns(void);
 // The PID of a record's process as this process would name it; where it cannot be seen from here, as it names itself.
-unsigned fg_proc_pid(const struct fg_proc *record);
+unsigned fg_proc_pid(struct fg_db *db, int slot);
 
 // Frees a record, and what its process held of others' memory.
 void fg_proc_free(struct fg_db *db, int slot);
