@@ -12,6 +12,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/test/framework/machine"
 	"github.com/sluice-gpu/sluice/test/framework/stack"
 	"github.com/sluice-gpu/sluice/test/framework/tenants"
@@ -38,6 +39,12 @@ func TestTheAPIServerGoes(t *testing.T) {
 	must(t, lab.KillAgent(t.Context(), small))
 	workFor(t, outage/2, workers...)
 	must(t, lab.Start(t.Context(), api))
+	// A bare pod that admission does not see would have to be created again.
+	await(t, "pods are admitted", func(ctx context.Context) (bool, error) {
+		p := tenants.Pod("asks", large, "2Gi")
+		err := lab.Client.Create(ctx, p, client.DryRunAll)
+		return err == nil && p.Labels[v1alpha1.RequestLabel] != "", nil
+	})
 	// Scheduler and controller manager come back by themselves, within a minute: both pods wait for that together.
 	onLarge, onSmall := tenants.Pod("back-large", large, "2Gi"), tenants.Pod("back-small", small, "2Gi")
 	for _, p := range []*corev1.Pod{onLarge, onSmall} {

@@ -30,7 +30,7 @@ type Worker struct {
 func Work(t testing.TB, lab *machine.Lab, name, pool string, gibi uint64) *Worker {
 	t.Helper()
 	p := Pod(name, pool, fmt.Sprintf("%dGi", gibi))
-	script := fmt.Sprintf("trap 'exit 0' TERM; /bin/mkdir -p /tmp; /bin/tenant --most %d >/tmp/held & "+
+	script := fmt.Sprintf("trap 'exit 0' TERM; /bin/mkdir -p /tmp; : >/tmp/held; /bin/tenant --most %d >/tmp/held & "+
 		"while ! /bin/grep -q chunks /tmp/held; do /bin/sleep 0.05; done; "+
 		"while :; do /bin/tenant --exit || echo failed; /bin/sleep 0.2; done", held)
 	p.Spec.Containers[0].Command = []string{"/bin/sh", "-c", script}
