@@ -25,13 +25,18 @@ func TestANodesProgramsGo(t *testing.T) {
 		name   string
 		breaks func(t *testing.T)
 	}{
-		{name: "the agent is killed", breaks: func(t *testing.T) { must(t, lab.KillAgent(t.Context(), small)) }},
+		{name: "the agent is killed", breaks: func(t *testing.T) {
+			t.Helper()
+			must(t, lab.KillAgent(t.Context(), small))
+		}},
 		{name: "kubelet is killed, and its devices are back within 5 s", breaks: kubeletComesBack},
 		{name: "containerd is killed", breaks: func(t *testing.T) {
+			t.Helper()
 			kill(t, "containerd") // which also writes the logs: what the worker says meanwhile comes later
 			start(t, "containerd")
 		}},
 		{name: "agent, kubelet and containerd are killed", breaks: func(t *testing.T) {
+			t.Helper()
 			kill(t, "kubelet")
 			kill(t, "containerd")
 			must(t, lab.KillAgent(t.Context(), small))
@@ -81,6 +86,7 @@ func start(t *testing.T, program string) {
 // kubeletComesBack kills kubelet, which deletes the node's devices when it starts again, and measures from the moment that the
 // agent has registered with it until they are all back.
 func kubeletComesBack(t *testing.T) {
+	t.Helper()
 	before := published(t.Context(), t)
 	kill(t, "kubelet")
 	from := logSize(t)
@@ -133,6 +139,7 @@ func count(devices map[types.UID]int) int {
 func kubeletLog() string { return filepath.Join(lab.Dir, "machines", small, "logs", "kubelet.log") }
 
 func logSize(t *testing.T) int {
+	t.Helper()
 	log, err := os.ReadFile(kubeletLog())
 	must(t, err)
 	return len(log)
@@ -140,6 +147,7 @@ func logSize(t *testing.T) int {
 
 // registration is when kubelet, by its log from a place on, took the agent's driver.
 func registration(t *testing.T, from int) time.Time {
+	t.Helper()
 	log, err := os.ReadFile(kubeletLog())
 	must(t, err)
 	for line := range strings.Lines(string(log[from:])) {
@@ -156,6 +164,7 @@ func registration(t *testing.T, from int) time.Time {
 
 // diskFills fills the disk of the agent's state: a new tenant waits, and its event says for what.
 func diskFills(t *testing.T, worker *tenants.Worker) {
+	t.Helper()
 	const fill = "/var/lib/sluice/fill"
 	// First fast, then to the last block.
 	for _, size := range []string{"1M", "512"} {
@@ -181,6 +190,7 @@ func diskFills(t *testing.T, worker *tenants.Worker) {
 
 // reboots cuts the machine off and boots it: its tenants come back to their shares, which start from zero.
 func reboots(t *testing.T) {
+	t.Helper()
 	p := tenants.Pod("reboots", small, "3Gi")
 	p.Spec.Containers[0].Command = []string{"/bin/tenant"}
 	p = tenants.Run(t, lab, p)

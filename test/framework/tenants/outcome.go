@@ -69,7 +69,7 @@ func Decode(line string) (Outcome, error) {
 
 // Take runs a CUDA program in a container, by a command of which the program is the last word, and returns what it could take
 // before it was refused.
-func Take(t testing.TB, lab *machine.Lab, p *corev1.Pod, container string, command ...string) Outcome {
+func Take(t *testing.T, lab *machine.Lab, p *corev1.Pod, container string, command ...string) Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -88,7 +88,7 @@ func Take(t testing.TB, lab *machine.Lab, p *corev1.Pod, container string, comma
 }
 
 // Hold starts a CUDA program in a pod's main container that takes so many chunks and keeps them, and returns when it has them.
-func Hold(t testing.TB, lab *machine.Lab, p *corev1.Pod, chunks int) {
+func Hold(t *testing.T, lab *machine.Lab, p *corev1.Pod, chunks int) {
 	t.Helper()
 	script := fmt.Sprintf("/bin/tenant --most %d >/tmp/held 2>&1 & while ! /bin/cat /tmp/held | /bin/grep -q chunks; do /bin/sleep 0.05; done", chunks)
 	if out, err := lab.Exec(t.Context(), p, "main", "/bin/sh", "-c", "/bin/mkdir -p /tmp; "+script); err != nil {
@@ -97,7 +97,7 @@ func Hold(t testing.TB, lab *machine.Lab, p *corev1.Pod, chunks int) {
 }
 
 // Logged waits for the line that the CUDA program of a pod's first container prints after so many restarts.
-func Logged(t testing.TB, lab *machine.Lab, p *corev1.Pod, restart int) Outcome {
+func Logged(t *testing.T, lab *machine.Lab, p *corev1.Pod, restart int) Outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()

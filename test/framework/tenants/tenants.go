@@ -75,7 +75,7 @@ func Unpulled(p *corev1.Pod) *corev1.Pod {
 }
 
 // Create creates a pod that goes with the test.
-func Create(t testing.TB, lab *machine.Lab, p *corev1.Pod) {
+func Create(t *testing.T, lab *machine.Lab, p *corev1.Pod) {
 	t.Helper()
 	if err := lab.Client.Create(t.Context(), Unpulled(p)); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func Create(t testing.TB, lab *machine.Lab, p *corev1.Pod) {
 }
 
 // Remove deletes a pod and waits until it is gone.
-func Remove(t testing.TB, lab *machine.Lab, p *corev1.Pod) {
+func Remove(t *testing.T, lab *machine.Lab, p *corev1.Pod) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 	defer cancel()
@@ -101,7 +101,7 @@ func Remove(t testing.TB, lab *machine.Lab, p *corev1.Pod) {
 }
 
 // Await waits until a pod is as it should be.
-func Await(t testing.TB, lab *machine.Lab, p *corev1.Pod, what string, done func(*corev1.Pod) bool) *corev1.Pod {
+func Await(t *testing.T, lab *machine.Lab, p *corev1.Pod, what string, done func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -113,14 +113,14 @@ func Await(t testing.TB, lab *machine.Lab, p *corev1.Pod, what string, done func
 }
 
 // Run creates a pod and waits until it runs.
-func Run(t testing.TB, lab *machine.Lab, p *corev1.Pod) *corev1.Pod {
+func Run(t *testing.T, lab *machine.Lab, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	Create(t, lab, p)
 	return Await(t, lab, p, "runs", machine.Running)
 }
 
 // Again waits until a pod runs after its first container was started again.
-func Again(t testing.TB, lab *machine.Lab, p *corev1.Pod) *corev1.Pod {
+func Again(t *testing.T, lab *machine.Lab, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	before := Restarts(p)
 	return Await(t, lab, p, "runs again", func(now *corev1.Pod) bool { return Restarts(now) > before && machine.Running(now) })
@@ -135,7 +135,7 @@ func Restarts(p *corev1.Pod) int32 {
 }
 
 // Claim makes a claim of a pool's class for so much memory of one GPU, which goes with the test.
-func Claim(t testing.TB, lab *machine.Lab, name, pool, memory string) {
+func Claim(t *testing.T, lab *machine.Lab, name, pool, memory string) {
 	t.Helper()
 	yaml := fmt.Sprintf(`apiVersion: resource.k8s.io/v1
 kind: ResourceClaim

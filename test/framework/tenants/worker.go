@@ -27,7 +27,7 @@ type Worker struct {
 }
 
 // Work starts a worker in a share of so many GiB.
-func Work(t testing.TB, lab *machine.Lab, name, pool string, gibi uint64) *Worker {
+func Work(t *testing.T, lab *machine.Lab, name, pool string, gibi uint64) *Worker {
 	t.Helper()
 	p := Pod(name, pool, fmt.Sprintf("%dGi", gibi))
 	script := fmt.Sprintf("trap 'exit 0' TERM; /bin/mkdir -p /tmp; : >/tmp/held; /bin/tenant --most %d >/tmp/held & "+
@@ -50,7 +50,7 @@ func (w *Worker) lines() []string {
 }
 
 // Progress waits until the worker has worked from now on. It takes no API server.
-func (w *Worker) Progress(t testing.TB) {
+func (w *Worker) Progress(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
@@ -63,7 +63,7 @@ func (w *Worker) Progress(t testing.TB) {
 }
 
 // Check checks that the worker works, has not been started again, and was held to its limit all the time.
-func (w *Worker) Check(t testing.TB) {
+func (w *Worker) Check(t *testing.T) {
 	t.Helper()
 	w.Progress(t)
 	first := Outcome{}
