@@ -138,12 +138,29 @@ test-integration: build fakegpu lab ## Run the tests that need a control plane (
 tenant-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
 	$(MAKE) -C test/e2e/images LAB=$(abspath $(BIN))/lab
 
-.PHONY: test-e2e
-test-e2e: images tenant-images ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
-	@[[ $$(id -u) == 0 ]] || { echo "make test-e2e needs root: its nodes are namespaces, mounts and containers" >&2; exit 1; }
+# Images of another version, which an upgrade comes from: its library is another file, the programs are the same.
+.PHONY: previous-images
+previous-images: images
+	mkdir -p $(PREVIOUS_DIR)
+	cp $(addprefix $(IMAGE_DIR)/,manager node-agent nvidia-cdi-hook sluice-cdi-hook) $(PREVIOUS_DIR)/
+	objcopy --add-section .previous=hack/images/go.mod $(IMAGE_DIR)/libsluice.so $(PREVIOUS_DIR)/libsluice.so
+	cd hack/images && $(GO) run . --out $(abspath $(BIN))/images/previous --version previous $(abspath $(PREVIOUS_DIR))
+previous-images: IMAGE_DIR = $(BIN)/images/build/$(shell $(GO) env GOARCH)
+previous-images: PREVIOUS_DIR = $(BIN)/images/previous/build/$(shell $(GO) env GOARCH)
+
+.PHONY: e2e
+e2e: images previous-images tenant-images
+	@[[ $$(id -u) == 0 ]] || { echo "the end-to-end tests need root: their nodes are namespaces, mounts and containers" >&2; exit 1; }
 	hack/helm.sh >/dev/null
 	$(BIN)/lab build --machines >/dev/null
-	$(GO) test -count=1 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
+
+.PHONY: test-e2e
+test-e2e: e2e ## Run the end-to-end tests, which need root: images and chart on real nodes with fake GPUs (RUN=regexp).
+	$(GO) test -count=1 -p 2 -timeout 20m $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/...
+
+.PHONY: test-e2e-long
+test-e2e-long: e2e ## Run the end-to-end tests of faults at their full length: an outage of 5 minutes, pods for 10 (RUN=regexp).
+	$(GO) test -count=1 -timeout 60m -v $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/e2e/faults -long
 
 .PHONY: pack
 pack: images tenant-images ## Pack all that test/gpu/cluster.sh needs on a machine with a GPU and nothing else into bin/gpu/sluice-pack.tar.xz.

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-gpu/sluice/controllers/reclaim"
 	"github.com/sluice-gpu/sluice/controllers/rollout"
 	"github.com/sluice-gpu/sluice/controllers/template"
+	"github.com/sluice-gpu/sluice/controllers/unseen"
 	"github.com/sluice-gpu/sluice/controllers/view"
 	"github.com/sluice-gpu/sluice/controllers/violations"
 )
@@ -82,6 +83,7 @@ func SetupAll(ctx context.Context, mgr ctrl.Manager, o Options) error {
 			})
 		}},
 		{"violations", func() error { return violations.Setup(mgr, o.Metrics) }},
+		{"unseen", func() error { return unseen.Setup(mgr, o.Clock) }},
 		{"deviceclass", func() error { return deviceclass.Setup(mgr, o.ExtendedResources) }},
 		{"template", func() error { return template.Setup(mgr, admission.FactsOf(mgr), o.Clock) }},
 		{"quota", func() error { return o.Quota.Setup(ctx, mgr) }},

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-)
 
-const gibi = 1 << 30
+	"github.com/sluice-gpu/sluice/test/framework/tenants"
+)
 
 // same compares what a program could take.
 func same(t *testing.T, want, got outcome) {
@@ -73,7 +73,11 @@ func TestAnInitContainerUsesTheMainOnesShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, fits(2*gibi, 0, 0), decode(t, log))
+	got, err := tenants.Decode(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, fits(2*gibi, 0, 0), got)
 	same(t, fits(2*gibi, 0, 0), take(t, p, "main", "/bin/tenant"))
 }
 

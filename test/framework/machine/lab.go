@@ -43,23 +43,33 @@ func Up(ctx context.Context, dir string, log io.Writer) (*Lab, error) {
 		return nil, errors.New("machines need root: they are namespaces, mounts and containers of their own")
 	}
 	l := &Lab{Dir: dir, log: log}
-	var up struct{ Kubeconfig, Binaries string }
 	out, err := l.run(ctx, stack.Path("bin", "lab"), "up", "--machines", "--dir", dir, "--output", "json")
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal([]byte(out), &up); err != nil {
-		return nil, fmt.Errorf("reading what lab up printed: %w", err)
-	}
-	l.Kubeconfig, l.Binaries = up.Kubeconfig, up.Binaries
-	if err := l.connect(); err != nil {
+	if err := l.connect([]byte(out)); err != nil {
 		return nil, errors.Join(err, l.Down(ctx))
 	}
 	return l, nil
 }
 
-// connect makes the administrator's client.
-func (l *Lab) connect() error {
+// At is the lab that stands below dir.
+func At(dir string, log io.Writer) (*Lab, error) {
+	l := &Lab{Dir: dir, log: log}
+	state, err := os.ReadFile(filepath.Join(dir, "state.json"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the lab: %w", err)
+	}
+	return l, l.connect(state)
+}
+
+// connect makes the administrator's client of a lab by its state.
+func (l *Lab) connect(state []byte) error {
+	var up struct{ Kubeconfig, Binaries string }
+	if err := json.Unmarshal(state, &up); err != nil {
+		return fmt.Errorf("reading the lab's state: %w", err)
+	}
+	l.Kubeconfig, l.Binaries = up.Kubeconfig, up.Binaries
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading the lab's kubeconfig: %w", err)
@@ -103,6 +113,10 @@ type Machine struct {
 	Board string
 	GPUs  int
 	MIG   bool
+	// Divided is how many GPUs it has besides whose MIG mode is on.
+	Divided int
+	// StateDisk is the size in MiB of a disk of its own for Sluice's state; 0 is none.
+	StateDisk int
 	// DriverVersion is the fake driver's; "" is its default.
 	DriverVersion string
 	// Limits is where that driver keeps the memory limits of cgroups, dmem or misc; "" where it has none.
@@ -118,6 +132,12 @@ func (l *Lab) Add(ctx context.Context, m Machine) error {
 	args := []string{"--fakegpu", stack.Path("test", "fakegpu", "build", "fakegpu"), "--board", m.Board, "--gpus", strconv.Itoa(m.GPUs)}
 	if m.MIG {
 		args = append(args, "--mig=on")
+	}
+	if m.Divided > 0 {
+		args = append(args, "--boards-extra", fmt.Sprintf("%s:%d:on", m.Board, m.Divided))
+	}
+	if m.StateDisk > 0 {
+		args = append(args, "--state-disk", strconv.Itoa(m.StateDisk))
 	}
 	if m.DriverVersion != "" {
 		args = append(args, "--driver-version", m.DriverVersion)

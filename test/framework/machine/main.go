@@ -5,7 +5,9 @@ package machine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,8 +28,14 @@ type Shared struct {
 // Main runs a package's tests on a lab that they share, which is there while they run, and says how the program is to exit. The
 // logs of a run that failed stay.
 func Main(m *testing.M, lab **Lab, o Shared) int {
+	kept := flag.String("lab", "", "directory of a lab that stands, or comes to stand there, and stays; empty: one for this run alone")
+	flag.Parse()
 	log.SetLogger(logr.Discard()) // the client's warnings are the tenants' to read
-	code, err := onLab(m, lab, o)
+	run := onLab
+	if *kept != "" {
+		run = func(m *testing.M, lab **Lab, o Shared) (int, error) { return onKeptLab(m, lab, o, *kept) }
+	}
+	code, err := run(m, lab, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -62,6 +70,26 @@ func onLab(m *testing.M, lab **Lab, o Shared) (code int, err error) {
 		}
 		err = errors.Join(err, (*lab).Down(context.WithoutCancel(ctx)))
 	}()
+	if err := o.Furnish(ctx, *lab); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// onKeptLab is onLab on a lab that stays, so that a test can be run again and again.
+func onKeptLab(m *testing.M, lab **Lab, o Shared, dir string) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
+	defer cancel()
+	if _, err := os.Stat(filepath.Join(dir, "state.json")); err == nil {
+		if *lab, err = At(dir, io.Discard); err != nil {
+			return 1, err
+		}
+		return m.Run(), nil
+	}
+	var err error
+	if *lab, err = Up(ctx, dir, io.Discard); err != nil {
+		return 1, err
+	}
 	if err := o.Furnish(ctx, *lab); err != nil {
 		return 1, err
 	}

@@ -3,17 +3,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core.h"
 #include "state/driver.h"
 #include "state/mig.h"
+
+// In a container a process reaches the GPUs whose device nodes it has. That it is in one tells the state's place: elsewhere
+// programs name the file, and there may be no nodes at all.
+static int reachable(unsigned minor) {
+    char node[32];
+    if (getenv("FAKEGPU_STATE") != NULL || access("/dev/nvidiactl", F_OK) != 0) return 1;
+    snprintf(node, sizeof node, "/dev/nvidia%u", minor);
+    return access(node, F_OK) == 0;
+}
 
 // A GPU, or with MIG mode on its MIG device of that index; 0 when there is none.
 static int fill(const struct core *core, unsigned gpu_index, unsigned mig_index, struct device *device) {
     const uint64_t mib = 1u << 20;
     const struct fg_gpu *gpu = &core->db.state->gpus[gpu_index];
     *device = (struct device){.gpu = gpu_index, .gi = FG_NO_INSTANCE, .ci = FG_NO_INSTANCE, .slot = -1};
-    if (fg_read(&gpu->lost) || !fg_board_find(gpu->board, &device->board)) return 0;
+    if (!reachable(gpu->minor) || fg_read(&gpu->lost) || !fg_board_find(gpu->board, &device->board)) return 0;
     device->sm = device->board.sm;
     device->memory = (uint64_t)(device->board.total_mib - device->board.reserved_mib) * mib;
     snprintf(device->uuid, sizeof device->uuid, "%s", gpu->uuid);
