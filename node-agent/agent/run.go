@@ -254,6 +254,13 @@ type doors struct {
 
 func openDoors(c Config, driver *Driver) (doors, error) {
 	d := doors{library: library.New(c.ShareDir, c.LibraryPath), mps: daemons(c)}
+	var err error
+	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
+		return d, fmt.Errorf("opening the checkpoint: %w", err)
+	}
+	if err := checkDirs(c, d.records); err != nil {
+		return d, err
+	}
 	if err := mountShares(c); err != nil {
 		return d, err
 	}
@@ -264,9 +271,6 @@ func openDoors(c Config, driver *Driver) (doors, error) {
 	d.programs = hooks.placed
 	if d.specs, err = openSpecs(c, hooks, driver); err != nil {
 		return d, err
-	}
-	if d.records, err = checkpoint.Open(c.StateDir); err != nil {
-		return d, fmt.Errorf("opening the checkpoint: %w", err)
 	}
 	if d.shares, err = limits.New(c.ShareDir); err != nil {
 		return d, fmt.Errorf("opening the shares: %w", err)

@@ -99,6 +99,33 @@ func (w *Watcher) askPods(ctx context.Context, claim checkpoint.Claim) []checkpo
 	return answer.pods
 }
 
+// meet asks which claims of a device a pod has that uses it and is in no record, and is true where it has one. Kubelet has a claim
+// prepared for the first pod that is given it, and not for those after it. That a pod has a claim is written before the pod
+// starts: what was answered once need not be asked again soon.
+func (w *Watcher) meet(ctx context.Context, n *node, pod, device string) bool {
+	if now := w.Clock.Now(); w.met[pod].IsZero() || now.Sub(w.met[pod]) >= askAgain {
+		w.met[pod] = now
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		for _, id := range n.order {
+			s := n.shares[id]
+			if s.device != device || ctx.Err() != nil {
+				continue
+			}
+			found, err := w.Claims.Get(ctx, s.claim.Namespace, s.claim.Name)
+			if err != nil {
+				delete(w.met, pod) // the next look asks again
+				continue
+			}
+			if found != nil && string(found.UID) == id.ClaimUID && has(reservedFor(found), pod) {
+				w.pods[id.ClaimUID] = podsOf{pods: reservedFor(found), asked: now}
+				n.later[id.ClaimUID] = reservedFor(found)
+			}
+		}
+	}
+	return len(n.on(n.ofPod(pod), device)) > 0
+}
+
 func reservedFor(claim *resourceapi.ResourceClaim) []checkpoint.Pod {
 	var pods []checkpoint.Pod
 	for _, user := range claim.Status.ReservedFor {

@@ -186,6 +186,13 @@ func isShareFile(name string) bool {
 	return name == limits.LimitsFile || name == limits.UsageFile || name == limits.BellFile
 }
 
+// keep remembers what the container of a process has, where the API server had to say it: it may not answer the next time.
+func (f *finder) keep(pid int, shares []violation.Share) {
+	if c, ok := procs.ContainerOf(f.proc, pid); ok && f.known[c] != nil {
+		f.known[c].add(shares)
+	}
+}
+
 // of are the shares of a device that a process has, and the pod that it is of, as far as that is known.
 func (f *finder) of(n *node, pid int, device string) (shares []violation.Share, pod string) {
 	found := f.mounted(n, pid)
@@ -197,17 +204,14 @@ func (f *finder) of(n *node, pid int, device string) (shares []violation.Share, 
 			f.known[c] = known
 		}
 		known.add(found)
-		found = known.shares
+		found = n.on(known.shares, device)
 		if len(found) == 0 {
-			// Nobody has seen its container: it is taken to have what its pod has.
+			// Nobody has seen its container with a share of the device, which the container can have left behind before it
+			// was looked at, and others not: it is taken to have what its pod has.
 			found = n.ofPod(pod)
 		}
 	}
-	for _, s := range found {
-		if there, ok := n.shares[s]; ok && there.device == device {
-			shares = append(shares, s)
-		}
-	}
+	shares = n.on(found, device)
 	slices.SortFunc(shares, func(a, b violation.Share) int {
 		return cmp.Or(cmp.Compare(a.ClaimUID, b.ClaimUID), cmp.Compare(a.Index, b.Index))
 	})

@@ -33,6 +33,8 @@ type node struct {
 	shares map[violation.Share]share
 	// order is that in which they are looked at.
 	order []violation.Share
+	// later are pods that were given a claim after it was prepared, as far as somebody has asked for them.
+	later map[string][]checkpoint.Pod
 	// filesystem is the device number of the shares' file system.
 	filesystem uint64
 	// ledgers are what their ledgers say, where they can be read.
@@ -54,7 +56,18 @@ type share struct {
 func (n *node) ofPod(uid string) []violation.Share {
 	var found []violation.Share
 	for _, id := range n.order {
-		if slices.ContainsFunc(n.shares[id].claim.Pods, func(p checkpoint.Pod) bool { return p.UID == uid }) {
+		if has(n.shares[id].claim.Pods, uid) || has(n.later[id.ClaimUID], uid) {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
+// on are those of some shares that are of a device.
+func (n *node) on(shares []violation.Share, device string) []violation.Share {
+	var found []violation.Share
+	for _, id := range shares {
+		if s, there := n.shares[id]; there && s.device == device {
 			found = append(found, id)
 		}
 	}
@@ -76,7 +89,7 @@ func (w *Watcher) node() (*node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the published devices: %w", err)
 	}
-	n := &node{shares: map[violation.Share]share{}, ledgers: map[violation.Share]limits.Ledger{}}
+	n := &node{shares: map[violation.Share]share{}, later: map[string][]checkpoint.Pod{}, ledgers: map[violation.Share]limits.Ledger{}}
 	var failed error
 	for _, claim := range recorded.Sorted() {
 		for _, r := range claim.Results {
@@ -104,6 +117,9 @@ func (w *Watcher) node() (*node, error) {
 			n.order = append(n.order, s.id)
 		}
 	}
+	for uid, asked := range w.pods {
+		n.later[uid] = asked.pods
+	}
 	var stat unix.Stat_t
 	if err := unix.Stat(w.Shares.Root(), &stat); err != nil {
 		return nil, fmt.Errorf("looking at the share directory: %w", err)
@@ -129,7 +145,7 @@ func (w *Watcher) look(ctx context.Context, n *node) (violation.Look, error) {
 			l.Blind[device] = a.err.Error()
 			continue
 		}
-		found := w.processes(n, device, a.figures)
+		found := w.processes(ctx, n, device, a.figures)
 		if len(found) == 0 && len(a.figures) > 0 {
 			l.Blind[device] = "the agent does not see the processes that NVML lists; its pod needs hostPID"
 		}
@@ -139,7 +155,7 @@ func (w *Watcher) look(ctx context.Context, n *node) (violation.Look, error) {
 }
 
 // processes are those on a device that are to be seen.
-func (w *Watcher) processes(n *node, device string, figures []nvml.Figure) []violation.Process {
+func (w *Watcher) processes(ctx context.Context, n *node, device string, figures []nvml.Figure) []violation.Process {
 	var found []violation.Process
 	for _, f := range figures {
 		start, err := procs.Start(w.Proc, f.PID)
@@ -150,6 +166,10 @@ func (w *Watcher) processes(n *node, device string, figures []nvml.Figure) []vio
 			ID: violation.PID{PID: f.PID, Start: start}, Device: device, Name: procs.Name(w.Proc, f.PID), Bytes: f.Bytes, Figure: f.Known,
 		}
 		p.Shares, p.Pod = w.finder.of(n, f.PID, device)
+		if len(p.Shares) == 0 && p.Pod != "" && w.meet(ctx, n, p.Pod, device) {
+			p.Shares, p.Pod = w.finder.of(n, f.PID, device)
+			w.finder.keep(f.PID, p.Shares)
+		}
 		found = append(found, p)
 	}
 	return found

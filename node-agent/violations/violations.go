@@ -108,6 +108,8 @@ type Watcher struct {
 	said   map[violation.Share]v1alpha1.Violation
 	told   map[telling]time.Time
 	pods   map[string]podsOf
+	// met are the pods that were in no record, and when it was asked what they have.
+	met map[string]time.Time
 
 	// mu guards what others read.
 	mu     sync.Mutex
@@ -186,6 +188,7 @@ func (w *Watcher) begin() {
 	}
 	w.finder, w.saved, w.memory = newFinder(w.Proc, record), record, violation.Remember(record.Limits)
 	w.asker = asker{open: map[string]chan answer{}}
+	w.met = map[string]time.Time{}
 	w.said, w.told, w.pods = map[violation.Share]v1alpha1.Violation{}, map[telling]time.Time{}, map[string]podsOf{}
 }
 
@@ -213,6 +216,7 @@ func (w *Watcher) publish(ctx context.Context, n *node, found violation.Findings
 	}
 	w.tell(ctx, n, said, killed)
 	w.said = said
+	maps.DeleteFunc(w.met, func(_ string, asked time.Time) bool { return w.Clock.Now().Sub(asked) >= askAgain })
 	maps.DeleteFunc(w.pods, func(uid string, _ podsOf) bool { return !n.has(uid) })
 	w.Metrics.found(report)
 	w.mu.Lock()

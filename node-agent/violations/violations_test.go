@@ -198,6 +198,34 @@ func TestAnotherAgentKnowsAContainerThatWasSeen(t *testing.T) {
 	}
 }
 
+// TestAContainerThatShowsSomeOfItsShares has left the mounts of one share behind before it was seen, and kept those of another.
+func TestAContainerThatShowsSomeOfItsShares(t *testing.T) {
+	n := newNode(t, "a", "b")
+	other := n.claims["b"]
+	other.Pods, other.Results[0].GPU, other.Results[0].Device = n.claims["a"].Pods, "GPU-1", "gpu-1"
+	n.claims["b"] = other
+	n.start(process{pid: 7, bytes: gibi, mounts: []string{"b"}, pod: "a", name: "c"})
+	n.look(2)
+	if diff := cmp.Diff([]string{"ml/a UnregisteredProcess 1Gi/2Gi ml/pod-a python (7)"}, n.said()); diff != "" {
+		t.Errorf("what is said (-want +got):\n%s", diff)
+	}
+}
+
+// TestAPodThatWasGivenAClaimLaterHidesIt is in no record, and has left its mounts behind before it was seen.
+func TestAPodThatWasGivenAClaimLaterHidesIt(t *testing.T) {
+	n := newNode(t, "a")
+	n.action, n.reserved = v1alpha1.ViolationKill, []string{"a", "z"}
+	n.start(process{pid: 7, bytes: 3 * gibi, pod: "z", name: "c"})
+	n.start(process{pid: 8, bytes: gibi, pod: "x", name: "d"}) // one that has nothing of Sluice's
+	n.look(2)
+	if diff := cmp.Diff([]string{"ml/a OverLimit 3Gi/2Gi ml/pod-z python (7)"}, n.said()); diff != "" {
+		t.Errorf("what is said (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{7}, n.killed); diff != "" {
+		t.Errorf("who is killed (-want +got):\n%s", diff)
+	}
+}
+
 func TestAPodThatWasGivenAClaimLaterIsTold(t *testing.T) {
 	n := newNode(t, "a")
 	n.reserved = []string{"a", "z"}
