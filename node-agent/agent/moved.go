@@ -36,13 +36,9 @@ func checkDirs(c Config, records *checkpoint.Store) error {
 	if len(claims.Claims) > 0 && len(before) > 0 && string(before) != c.ShareDir {
 		return fmt.Errorf("the shares of %d claims are in %s, and this agent's in %s: %w", len(claims.Claims), before, c.ShareDir, errMoved)
 	}
-	entries, err := os.ReadDir(c.ShareDir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("looking at the shares: %w", err)
-	}
-	for _, entry := range entries {
-		if entry.IsDir() && len(entry.Name()) == uidLength && len(claims.Claims) == 0 && len(before) == 0 {
-			return fmt.Errorf("%s holds the share of claim %s, of which %s knows nothing: %w", c.ShareDir, entry.Name(), c.StateDir, errMoved)
+	if len(claims.Claims) == 0 && len(before) == 0 {
+		if err := noShares(c); err != nil {
+			return err
 		}
 	}
 	if string(before) == c.ShareDir {
@@ -51,6 +47,20 @@ func checkDirs(c Config, records *checkpoint.Store) error {
 	// A full disk keeps no agent away: the next one records it.
 	if err := os.WriteFile(record, []byte(c.ShareDir), 0o600); err != nil {
 		_ = os.Remove(record)
+	}
+	return nil
+}
+
+// noShares is an error where there are shares, which somebody must have made who had another state directory.
+func noShares(c Config) error {
+	entries, err := os.ReadDir(c.ShareDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking at the shares: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && len(entry.Name()) == uidLength {
+			return fmt.Errorf("%s holds the share of claim %s, of which %s knows nothing: %w", c.ShareDir, entry.Name(), c.StateDir, errMoved)
+		}
 	}
 	return nil
 }

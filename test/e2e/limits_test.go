@@ -20,7 +20,7 @@ func same(t *testing.T, want, got outcome) {
 }
 
 func TestAContainerIsHeld(t *testing.T) {
-	p := run(t, pod("held", large, "2Gi"))
+	p := run(t, pod("held"))
 	for _, tc := range []struct {
 		name    string
 		command []string
@@ -40,7 +40,7 @@ func TestAContainerIsHeld(t *testing.T) {
 }
 
 func TestAContainerThatTakesNothingRuns(t *testing.T) {
-	p := pod("plain", large, "2Gi")
+	p := pod("plain")
 	p.Spec.Containers[0].Image = busyboxImage
 	p = run(t, p)
 	if out, err := lab.Exec(t.Context(), p, "main", "/bin/sh", "-c", "echo fine"); err != nil || out != "fine\n" {
@@ -49,7 +49,7 @@ func TestAContainerThatTakesNothingRuns(t *testing.T) {
 }
 
 func TestContainersHaveLimitsOfTheirOwn(t *testing.T) {
-	p := run(t, with(pod("two", large, "2Gi"), "other", "3Gi"))
+	p := run(t, with(pod("two"), "other", "3Gi"))
 	hold(t, p, 4)
 	same(t, fits(3*gibi, 0, 0), take(t, p, "other", "/bin/tenant"))
 	same(t, fits(2*gibi, 1, 4), take(t, p, "main", "/bin/tenant"))
@@ -64,7 +64,7 @@ func TestAClaimIsSharedByPods(t *testing.T) {
 }
 
 func TestAnInitContainerUsesTheMainOnesShare(t *testing.T) {
-	p := pod("init", large, "2Gi")
+	p := pod("init")
 	first := *p.Spec.Containers[0].DeepCopy()
 	first.Name, first.Command = "first", []string{"/bin/tenant", "--exit"}
 	p.Spec.InitContainers = []corev1.Container{first}
@@ -82,7 +82,7 @@ func TestAnInitContainerUsesTheMainOnesShare(t *testing.T) {
 }
 
 func TestARestartedContainerStartsFromZero(t *testing.T) {
-	p := pod("restarted", large, "2Gi")
+	p := pod("restarted")
 	p.Spec.Containers[0].Command = []string{"/bin/tenant"} // takes all that it may
 	p = run(t, p)
 	if _, err := lab.On(t.Context(), large, "sh", "-c", "kill -KILL $(pidof tenant)"); err != nil {

@@ -23,9 +23,7 @@ const (
 
 type outcome = tenants.Outcome
 
-func idle() []string { return tenants.Idle() }
-
-func pod(name, on, memory string) *corev1.Pod { return tenants.Pod(name, on, memory) }
+func pod(name string) *corev1.Pod { return tenants.Pod(name, large, "2Gi") }
 
 func with(p *corev1.Pod, name, memory string) *corev1.Pod { return tenants.With(p, name, memory) }
 

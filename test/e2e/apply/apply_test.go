@@ -151,7 +151,7 @@ func cluster(t *testing.T) *machine.Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := os.MkdirTemp("/tmp", "sluice-e2e-") // a socket's path has 107 bytes
+	parent, err := os.MkdirTemp("/tmp", "sluice-e2e-") //nolint:usetesting // a socket's path has 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

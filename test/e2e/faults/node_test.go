@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-gpu/sluice/test/framework/tenants"
 )
 
-func TestANodesProgramsGo(t *testing.T) {
+func TestANodesProgramsGo(t *testing.T) { //nolint:tparallel // one machine, broken in one way after the other
 	t.Parallel()
 	worker := tenants.Work(t, lab, "outlives", small, 4)
 	for _, tc := range []struct {
