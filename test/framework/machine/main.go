@@ -29,7 +29,7 @@ type Shared struct {
 // logs of a run that failed stay.
 func Main(m *testing.M, lab **Lab, o Shared) int {
 	kept := flag.String("lab", "", "directory of a lab that stands, or comes to stand there, and stays; empty: one for this run alone")
-	flag.Parse() //nolint:revive // it is what a TestMain calls, and the tests begin after it
+	flag.Parse()                  //nolint:revive // it is what a TestMain calls, and the tests begin after it
 	log.SetLogger(logr.Discard()) // the client's warnings are the tenants' to read
 	run := onLab
 	if *kept != "" {
