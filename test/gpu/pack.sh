@@ -74,7 +74,7 @@ values=(--namespace sluice-system --set image.tag=dev --set image.pullPolicy=Nev
 "$helm" template sluice charts/sluice "${values[@]}" --no-hooks >"$stage/chart/release.yaml"
 "$helm" template sluice charts/sluice "${values[@]}" --show-only templates/uninstall.yaml >"$stage/chart/uninstall.yaml"
 
-cp test/e2e/images/tenant.c test/gpu/{cluster.sh,burn.cu,torch_limit.py,torch_burn.py} "$stage/test/"
+cp test/e2e/images/tenant.c interceptor/include/sluice_abi.h test/gpu/{cluster.sh,burn.cu,torch_limit.py,torch_burn.py} "$stage/test/"
 if [[ -x test/e2e/images/build/tenant ]]; then cp test/e2e/images/build/tenant "$stage/test/tenant.fake"; fi
 
 # One after another, so that what the programs have in common is packed once.
