@@ -84,8 +84,10 @@ func TestEvents(t *testing.T) {
 
 	forged := builders.MakePod("forged").Memory("1Gi").Obj()
 	s.create(forged)
+	before := forged.DeepCopy()
 	forged.Annotations[v1alpha1.RequestAnnotation] = `{"version":1}`
-	if err := cluster.Client.Update(t.Context(), forged); err != nil {
+	// The scheduler writes to it too.
+	if err := cluster.Client.Patch(t.Context(), forged, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.event(forged, "InvalidRequest"); got.Type != corev1.EventTypeWarning {
