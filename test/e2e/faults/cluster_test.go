@@ -12,7 +12,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/test/framework/machine"
 	"github.com/sluice-gpu/sluice/test/framework/stack"
 	"github.com/sluice-gpu/sluice/test/framework/tenants"
@@ -51,21 +50,6 @@ func TestTheAPIServerGoes(t *testing.T) {
 		w.Check(t)
 	}
 	nothingTwice(t)
-}
-
-// admitted creates a bare pod, and again where no webhook has seen it, as its event says: until the control plane has followed
-// the manager's pods, the API server asks those that are gone too.
-func admitted(t *testing.T, p *corev1.Pod) {
-	t.Helper()
-	t.Cleanup(func() { tenants.Remove(t, lab, p) })
-	await(t, "the pod "+p.Name+" is admitted", func(ctx context.Context) (bool, error) {
-		try := tenants.Unpulled(p.DeepCopy())
-		made := lab.Client.Create(ctx, try) == nil // an API server that has just come back refuses some
-		if !made || try.Labels[v1alpha1.RequestLabel] != "" {
-			return made, nil
-		}
-		return false, client.IgnoreNotFound(lab.Client.Delete(ctx, try, client.GracePeriodSeconds(0)))
-	})
 }
 
 func TestTheManagerGoes(t *testing.T) {

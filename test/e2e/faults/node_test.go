@@ -45,7 +45,7 @@ func TestANodesProgramsGo(t *testing.T) { //nolint:tparallel // one machine, bro
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := tenants.Run(t, lab, tenants.Pod("before", small, "1Gi"))
+			before := runs(t, tenants.Pod("before", small, "1Gi"))
 			tc.breaks(t)
 			aNewOneStarts(t, "new", small)
 			held(t, before, 1)
@@ -174,7 +174,7 @@ func diskFills(t *testing.T, worker *tenants.Worker) {
 	}
 	t.Cleanup(func() { _, _ = lab.On(context.WithoutCancel(t.Context()), small, "rm", "-f", fill) })
 	waits := tenants.Pod("waits", small, "2Gi")
-	tenants.Create(t, lab, waits)
+	admitted(t, waits)
 	t.Log(noted(t, waits, "no space left on device"))
 	worker.Check(t)
 	// An agent that starts now finds no space either.
@@ -193,7 +193,7 @@ func reboots(t *testing.T) {
 	t.Helper()
 	p := tenants.Pod("reboots", small, "3Gi")
 	p.Spec.Containers[0].Command = []string{"/bin/tenant"}
-	p = tenants.Run(t, lab, p)
+	p = runs(t, p)
 	if wrong := tenants.Within(tenants.Logged(t, lab, p, 0), 3*tenants.Gibi, 0, 0); wrong != "" {
 		t.Error(wrong)
 	}

@@ -54,7 +54,7 @@ func TestUpgradesUnderLoad(t *testing.T) {
 				}
 			})
 			t.Logf("%d pods were started meanwhile", started)
-			fresh := tenants.Run(t, lab, tenants.Pod("fresh", large, "2Gi"))
+			fresh := runs(t, tenants.Pod("fresh", large, "2Gi"))
 			if got := libraryOf(t, fresh); (got != library) != step.changes {
 				t.Errorf("a new pod has the library %s, those before have %s", got, library)
 			}
