@@ -45,6 +45,17 @@ func figuresOf(ctx context.Context) (map[string]figures, error) {
 	return all, nil
 }
 
+// figuresSoon are those of a moment at which all of Sluice's pods answer: other tests take some away for a while.
+func figuresSoon(t *testing.T) map[string]figures {
+	t.Helper()
+	var all map[string]figures
+	await(t, "agents and managers say how they are", func(ctx context.Context) (bool, error) {
+		all, _ = figuresOf(ctx) // what is away comes back
+		return all != nil, nil
+	})
+	return all
+}
+
 func metric(text, name string) float64 {
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == name {
@@ -78,15 +89,12 @@ func TestPodsComeAndGo(t *testing.T) {
 	end := time.Now().Add(either(time.Minute, 10*time.Minute))
 	// The first round fills caches and pools of connections.
 	must(t, many.round(t.Context(), 0))
-	warm, err := figuresOf(t.Context())
-	must(t, err)
+	warm := figuresSoon(t)
 	rounds := 1
 	for ; time.Now().Before(end); rounds++ {
 		must(t, many.round(t.Context(), rounds))
 		if rounds%10 == 0 {
-			now, err := figuresOf(t.Context())
-			must(t, err)
-			t.Logf("after %d pods: %v", many.started, now)
+			t.Logf("after %d pods: %v", many.started, figuresSoon(t))
 		}
 	}
 	nothingLeft(t, large, before)
@@ -95,10 +103,8 @@ func TestPodsComeAndGo(t *testing.T) {
 	var grown string
 	ctx, cancel := context.WithTimeout(t.Context(), tenants.Patience)
 	defer cancel()
-	err = stack.Poll(ctx, "agent and manager are as before", func(ctx context.Context) (bool, error) {
-		if now, err = figuresOf(ctx); err != nil {
-			return false, err
-		}
+	err = stack.Poll(ctx, "agent and manager are as before", func(context.Context) (bool, error) {
+		now = figuresSoon(t)
 		grown = ""
 		for name, f := range now {
 			was, known := warm[name]
