@@ -123,7 +123,7 @@ func TestSharesOfComputeAreHeld(t *testing.T) {
 		had[compute] = 100 * float64(later-earlier) / float64(after.ClockNs-before.ClockNs)
 		t.Logf("the claim of %s %% had %.2f %% of the GPU: %s", compute, had[compute], cmd.Stderr)
 		// A busy machine takes from both alike.
-		if had[compute] > wants[compute]+1 || had[compute] < wants[compute]*0.7 {
+		if had[compute] > wants[compute]+1 || had[compute] < wants[compute]*0.8 {
 			t.Errorf("the claim of %s %% had %.2f %% of the GPU", compute, had[compute])
 		}
 	}
