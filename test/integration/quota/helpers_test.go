@@ -107,6 +107,20 @@ func (s scene) create(objects ...client.Object) {
 	}
 }
 
+// admitted makes an object as soon as no quota refuses it any more: a webhook hears of what was changed a moment later, and
+// errs on the quota's side until then.
+func (s scene) admitted(object client.Object) {
+	s.Helper()
+	object.SetNamespace(s.namespace)
+	s.wait(fmt.Sprintf("%T %s is admitted", object, object.GetName()), func(ctx context.Context) (bool, error) {
+		err := admin.Create(ctx, object)
+		if apierrors.IsForbidden(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
 // quota makes quotas and waits until they are held.
 func (s scene) quota(quotas ...*v1alpha1.GPUQuota) {
 	s.Helper()

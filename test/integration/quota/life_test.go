@@ -194,7 +194,7 @@ func TestAQuotaInUseIsDeletedByWhoMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := limits("second", "1Gi")
-	s.create(second)
+	s.admitted(second)
 	s.scheduled(second)
 }
 
