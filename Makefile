@@ -130,9 +130,11 @@ test-chart: lab ## Test chart and images: values, that config/ says the same, wh
 	cd hack/images && $(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./...
 	$(GO) test $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/chart/...
 
+# Most of their time is waiting, so that more packages run at once than there are cores; those that take longest begin.
 .PHONY: test-integration
 test-integration: build fakegpu lab ## Run the tests that need a control plane (RUN=regexp).
-	$(GO) test -count=1 -p 2 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) ./test/integration/...
+	$(GO) test -count=1 -p 4 -timeout $(INTEGRATION_TIMEOUT) $(if $(RUN),-run '$(RUN)') $(GOTESTFLAGS) \
+	  $(addprefix ./test/integration/,quota mainjob layouts health ...)
 
 .PHONY: tenant-images
 tenant-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
