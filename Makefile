@@ -140,15 +140,12 @@ test-integration: build fakegpu lab ## Run the tests that need a control plane (
 tenant-images: fakegpu lab ## Make the images of tenants that the end-to-end tests run.
 	$(MAKE) -C test/e2e/images LAB=$(abspath $(BIN))/lab
 
-# Images of another version, which an upgrade comes from: its library is another file, the programs are the same.
+# Chart and images that an upgrade comes from: those of the commit before this one.
 .PHONY: previous-images
 previous-images: images
-	mkdir -p $(PREVIOUS_DIR)
-	cp $(addprefix $(IMAGE_DIR)/,manager node-agent nvidia-cdi-hook sluice-cdi-hook) $(PREVIOUS_DIR)/
-	objcopy --add-section .previous=hack/images/go.mod $(IMAGE_DIR)/libsluice.so $(PREVIOUS_DIR)/libsluice.so
-	cd hack/images && $(GO) run . --out $(abspath $(BIN))/images/previous --version previous $(abspath $(PREVIOUS_DIR))
-previous-images: IMAGE_DIR = $(BIN)/images/build/$(shell $(GO) env GOARCH)
-previous-images: PREVIOUS_DIR = $(BIN)/images/previous/build/$(shell $(GO) env GOARCH)
+	MAKE="$(MAKE)" hack/previous.sh $(PREVIOUS_DIR) $(BIN)/images/build/$(shell $(GO) env GOARCH)
+	cd hack/images && $(GO) run . --out $(abspath $(PREVIOUS_DIR)) --version previous $(abspath $(PREVIOUS_DIR))/build/$(shell $(GO) env GOARCH)
+previous-images: PREVIOUS_DIR = $(BIN)/images/previous
 
 .PHONY: e2e
 e2e: images previous-images tenant-images

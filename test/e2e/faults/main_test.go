@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
 	"github.com/sluice-gpu/sluice/test/builders"
 	"github.com/sluice-gpu/sluice/test/framework/machine"
-	"github.com/sluice-gpu/sluice/test/framework/stack"
 )
 
 // The machines: one with eight GPUs, two of which are divided by MIG, and one with a single GPU whose whole it can lose. Each
@@ -85,7 +84,7 @@ func furnish(ctx context.Context, l *machine.Lab) error {
 	return nil
 }
 
-// installPrevious installs an earlier chart: a copy of the chart with another version, whose values and images are others.
+// installPrevious installs the chart and the images of the commit before this one, with a version and some values of its own.
 func installPrevious(ctx context.Context, l *machine.Lab) error {
 	dir, err := os.MkdirTemp("", "sluice-chart-")
 	if err != nil {
@@ -93,7 +92,7 @@ func installPrevious(ctx context.Context, l *machine.Lab) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	chart := filepath.Join(dir, "sluice")
-	if err := os.CopyFS(chart, os.DirFS(stack.Path("charts", "sluice"))); err != nil {
+	if err := os.CopyFS(chart, os.DirFS(machine.PreviousChart())); err != nil {
 		return fmt.Errorf("making the earlier chart: %w", err)
 	}
 	about := filepath.Join(chart, "Chart.yaml")

@@ -30,7 +30,10 @@ func Images() ([]string, error) {
 // PreviousTag is the tag of the images that PreviousImages has.
 const PreviousTag = "previous"
 
-// PreviousImages are the archives of Sluice's images of another version: what `make previous-images` makes.
+// PreviousChart is where the chart of the commit before this one is: what `make previous-images` puts there.
+func PreviousChart() string { return stack.Path("bin", "images", "previous", "chart") }
+
+// PreviousImages are the archives of Sluice's images of the commit before this one: what `make previous-images` makes.
 func PreviousImages() ([]string, error) {
 	return present("make previous-images",
 		stack.Path("bin", "images", "previous", "manager.tar"), stack.Path("bin", "images", "previous", "node-agent.tar"))
