@@ -75,6 +75,9 @@ func run() error {
 		err := agent.Run(ctx, config)
 		if errors.Is(err, agent.ErrLeft) {
 			err = agent.Leave(ctx, config)
+			if config.ShareBytes > 0 {
+				return err // the container's volumes are not the node's directories any more; a new one has them again
+			}
 		}
 		if !errors.Is(err, agent.ErrNodeReplaced) {
 			return err

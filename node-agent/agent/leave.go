@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-gpu/sluice/api/v1alpha1"
+	"github.com/sluice-gpu/sluice/node-agent/sharefs"
 )
 
 // ErrLeft says that the agent was asked to leave and that nothing on the node needs it any more: no claim, no MIG instance,
@@ -105,6 +106,9 @@ func removeFiles(c Config) error {
 	}
 	for _, dir := range append(dirs, c.StateDir) {
 		failed = append(failed, empty(dir))
+	}
+	if c.ShareBytes > 0 {
+		failed = append(failed, sharefs.Unmount(c.ShareDir, c.MPSNamespace))
 	}
 	if c.MPSCgroup != "" {
 		if err := os.Remove(c.MPSCgroup); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-gpu/sluice/node-agent/nodens"
 )
 
 // State is what a daemon says of itself.
@@ -172,7 +174,7 @@ func (d *Door) ask(ctx context.Context, r record, args []string, input string) (
 	what := strings.TrimSpace(strings.Join(args, " ") + input)
 	var out, trouble bytes.Buffer
 	var cmd *exec.Cmd
-	err := onThread(func() error {
+	err := nodens.OnThread(func() error {
 		if err := enterProcess(d.options.Proc, r.PID); err != nil {
 			return err
 		}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-gpu/sluice/node-agent/nodens"
 )
 
 // process is a daemon that was started just now.
@@ -110,8 +112,8 @@ func (d *Door) greet(ctx context.Context, r record) error {
 // launch starts the process, outside of the agent's cgroup and mount namespace.
 func (d *Door) launch(r record) (process, error) {
 	var cmd *exec.Cmd
-	err := onThread(func() error {
-		if err := enterNamespace(d.options.Namespace); err != nil {
+	err := nodens.OnThread(func() error {
+		if err := nodens.Enter(d.options.Namespace); err != nil {
 			return err
 		}
 		program, err := findProgram(d.options.DriverRoot)
@@ -184,8 +186,8 @@ func (d *Door) environment(device string) []string {
 
 // Program is an error where the node has no program for daemons.
 func (d *Door) Program() error {
-	return onThread(func() error {
-		if err := enterNamespace(d.options.Namespace); err != nil {
+	return nodens.OnThread(func() error {
+		if err := nodens.Enter(d.options.Namespace); err != nil {
 			return err
 		}
 		_, err := findProgram(d.options.DriverRoot)
@@ -231,8 +233,8 @@ func (d *Door) stop(ctx context.Context, device string) error {
 	if err := d.endAll(device); err != nil {
 		return err
 	}
-	return onThread(func() error {
-		if err := enterNamespace(d.options.Namespace); err != nil {
+	return nodens.OnThread(func() error {
+		if err := nodens.Enter(d.options.Namespace); err != nil {
 			return err
 		}
 		if err := d.removeCgroup(device); err != nil {

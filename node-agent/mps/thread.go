@@ -8,53 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-gpu/sluice/node-agent/nodens"
 )
 
 // shmOptions bound the files that server and clients of a device meet in. Their pages are charged to who writes them.
 const shmOptions = "mode=1777,size=1g"
-
-// onThread runs f on a thread of its own, which ends with it: f may change the thread's namespaces and root.
-func onThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			// The first thread cannot end, and is the process's face in /proc. While it waits here, the next goroutine is
-			// on another one.
-			done <- onThread(f)
-			runtime.UnlockOSThread()
-			return
-		}
-		done <- f() // The lock is kept, so the thread ends with the goroutine.
-	}()
-	return <-done
-}
-
-// enterNamespace takes the thread into a mount namespace, to its root; "" leaves it where it is, free to go elsewhere.
-func enterNamespace(path string) error {
-	var file *os.File
-	if path != "" {
-		var err error
-		if file, err = os.Open(path); err != nil {
-			return fmt.Errorf("opening the node's mount namespace: %w", err)
-		}
-		defer file.Close()
-	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("giving the thread a root of its own: %w", err)
-	}
-	if file == nil {
-		return nil
-	}
-	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("entering the node's mount namespace: %w", err)
-	}
-	return nil
-}
 
 // enterProcess takes the thread to where a process is: its mount namespace and its root.
 func enterProcess(proc string, pid int) error {
@@ -64,7 +26,7 @@ func enterProcess(proc string, pid int) error {
 		return fmt.Errorf("opening the root of the daemon: %w", err)
 	}
 	defer root.Close()
-	if err := enterNamespace(filepath.Join(dir, "ns", "mnt")); err != nil {
+	if err := nodens.Enter(filepath.Join(dir, "ns", "mnt")); err != nil {
 		return err
 	}
 	if err := unix.Fchdir(int(root.Fd())); err != nil {

@@ -325,7 +325,7 @@ if real; then
   fi
 fi
 
-# ---- uninstalling, as helm does it; an empty tmpfs at /run/sluice stays until the node restarts (docs/install.md)
+# ---- uninstalling, as helm does it
 kubectl delete pod --all --timeout=60s >/dev/null
 start=$(now)
 kubectl apply -f "$pack/chart/uninstall.yaml" >/dev/null
@@ -334,9 +334,10 @@ kubectl delete -f "$pack/chart/uninstall.yaml" --timeout=60s >/dev/null
 grep -q . "$work/release.yaml" && kubectl delete -f "$work/release.yaml" --timeout=90s >"$work/delete.log" 2>&1
 left=$(on_node find /run/sluice /run/sluice-mps /var/lib/sluice /var/run/cdi /var/lib/kubelet/plugins/gpu.sluice.dev /var/lib/kubelet/plugins_registry '!' -type d 2>/dev/null)
 objects=$(kubectl get resourceslices,deviceclasses,resourceclaimtemplates,resourceclaims -A -o name 2>/dev/null)
-row "uninstalled after; files, objects left" "$(took "$start"); $(grep -c . <<<"$left"), $(grep -c . <<<"$objects")" \
-  "$(grep -c . <<<"$left") + $(grep -c . <<<"$objects") == 0"
-[[ -z $left$objects ]] || echo "$left $objects"
+mounts=$(on_node cat /proc/self/mountinfo | grep ' /run/sluice ')
+row "uninstalled after; files, objects, mounts left" "$(took "$start"); $(grep -c . <<<"$left"), $(grep -c . <<<"$objects"), $(grep -c . <<<"$mounts")" \
+  "$(grep -c . <<<"$left") + $(grep -c . <<<"$objects") + $(grep -c . <<<"$mounts") == 0"
+[[ -z $left$objects$mounts ]] || echo "$left $objects $mounts"
 if real; then row "the GPU's processes in the end" "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -c .), $(device) MiB in use" "$(nvidia-smi --query-compute-apps=pid --format=csv,noheader | grep -c .) == 0"; fi
 
 failures=$(grep -c ^FAIL "$work/table")

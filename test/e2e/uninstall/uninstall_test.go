@@ -122,6 +122,9 @@ func TestUninstall(t *testing.T) {
 		if left := files(t, name); left != "" {
 			t.Errorf("machine %s still has\n%s", name, left)
 		}
+		if mounts, err := lab.On(t.Context(), name, "cat", "/proc/self/mountinfo"); err != nil || strings.Contains(mounts, " /run/sluice ") {
+			t.Errorf("machine %s still has the tmpfs of the shares: %v\n%s", name, err, mounts)
+		}
 		shown, err := lab.FakeGPU(t.Context(), name, "show")
 		if err != nil {
 			t.Fatal(err)
