@@ -65,6 +65,30 @@ func TestAnUpdateReachesBothSides(t *testing.T) {
 	}
 }
 
+func TestEveryKindOfEventReachesTheController(t *testing.T) {
+	node := builders.MakeGPUNode("n", 1).Obj()
+	type queueType = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	handler := watch.At(func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	for name, tell := range map[string]func(queueType){
+		"created":                 func(q queueType) { handler.Create(t.Context(), event.CreateEvent{Object: node}, q) },
+		"changed":                 func(q queueType) { handler.Update(t.Context(), event.UpdateEvent{ObjectOld: node, ObjectNew: node}, q) },
+		"deleted":                 func(q queueType) { handler.Delete(t.Context(), event.DeleteEvent{Object: node}, q) },
+		"named through a channel": func(q queueType) { handler.Generic(t.Context(), event.GenericEvent{Object: node}, q) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer queue.ShutDown()
+			tell(queue)
+			if queue.Len() != 1 {
+				t.Fatalf("%d requests, want one", queue.Len())
+			}
+			if got, _ := queue.Get(); got.Name != "n" {
+				t.Errorf("the request is for %s, want n", got.Name)
+			}
+		})
+	}
+}
+
 func TestAllocationChanged(t *testing.T) {
 	held := builders.Allocated("tenant", "n", "gpu-0", "1Gi")
 	free := held.DeepCopy()
