@@ -52,7 +52,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	server := mgr.GetWebhookServer()
-	server.Register(Path, &webhook.Admission{Handler: &Handler{Facts: facts, Quotas: quotas, Early: early, Decoder: decoder}})
-	server.Register(ClaimsPath, &webhook.Admission{Handler: &Claims{Early: early, Decoder: decoder}})
+	server.Register(Path, finish(&webhook.Admission{Handler: &Handler{Facts: facts, Quotas: quotas, Early: early, Decoder: decoder}}))
+	server.Register(ClaimsPath, finish(&webhook.Admission{Handler: &Claims{Early: early, Decoder: decoder}}))
 	return nil
 }
