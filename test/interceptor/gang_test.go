@@ -50,7 +50,7 @@ func gangsMoveTogether(t *testing.T, option string) {
 	if !near(float64(got[0].Done)/sum, 0.5, 0.03) {
 		t.Errorf("they completed %d and %d collectives, want as many", got[0].Done, got[1].Done)
 	}
-	// One's gap is the other's slice, or two where the other is owed one, and what the other has launched until they end.
+	// One's gap is the other's slice, and two bound it; then what the other has launched by its end has to end too.
 	const slice = 25 * time.Millisecond
 	most := uint64((2*slice + ahead*each).Microseconds()) + ideal.LongestGapUs
 	for _, g := range got {

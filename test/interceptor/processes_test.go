@@ -38,11 +38,11 @@ func TestKillStorm(t *testing.T) {
 	if testing.Short() {
 		seconds = "5"
 	}
-	arguments := func(seconds string) []string { return []string{"8", seconds, "600", "50", "9000"} }
+	arguments := []string{"8", seconds, "600", "50", "9000"}
 	var native, under storm
 	n := newNode(t, 1)
-	n.output(t, "", &native, "tools/storm", arguments("5")...) // hundreds of thousands of calls make a yardstick
-	n.output(t, limitText, &under, "tools/storm", arguments(seconds)...)
+	n.output(t, "", &native, "tools/storm", arguments...)
+	n.output(t, limitText, &under, "tools/storm", arguments...)
 	t.Logf("native %+v, under the library %+v", native, under)
 	if under.Errors != 0 || under.Calls == 0 {
 		t.Errorf("%d of %d calls gave an error other than out of memory", under.Errors, under.Calls)

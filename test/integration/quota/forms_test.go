@@ -96,6 +96,12 @@ func notWith(t *testing.T, tc form, name string, hard int64) {
 	if err != nil || len(got) > 0 && len(got) == len(claims.Items) {
 		t.Errorf("%d of %d claims are allocated (%v), want none, or fewer", len(got), len(claims.Items), err)
 	}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(q), q); err != nil {
+		t.Fatal(err)
+	}
+	if used := quota.FromAPI(q.Status.Used)[name]; used > hard {
+		t.Errorf("%d of %s are used, want at most %d", used, name, hard)
+	}
 }
 
 func podOnly(build func() *corev1.Pod) func(scene) []client.Object {
